@@ -1,0 +1,107 @@
+"""The table of knobs: what each is called, which values it takes, what it does.
+
+Read by the probe, the panel, the command line, the config file and the README; a new knob is a new row here.
+It never says how a knob is applied (the probe does) nor what it gained (analysis does).
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Mapping, Union
+
+from .errors import UsageError
+
+Value = Union[bool, int, str]
+"""A knob's value as it travels: int, bool or word. ``"script"`` always means: as the script has it."""
+
+SCRIPT = "script"
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One row: ``kind`` is ``int`` (from ``low`` upwards), ``switch`` (on/off) or ``choice`` (of ``choices``).
+
+    ``room`` groups knobs that are applied together: all ``loader`` knobs are set as one coupled group.
+    ``step`` is how far one key press moves an int. ``help`` is one line for screen, help and docs.
+    """
+
+    name: str
+    label: str
+    kind: str
+    room: str
+    help: str
+    low: int = 0
+    high: int = 1024
+    step: int = 1
+    choices: tuple[str, ...] = ()
+
+
+KNOBS: tuple[Knob, ...] = (
+    Knob("num_workers", "num_workers", "int", "loader", "processes that load batches ahead; 0 loads in the training itself"),
+    Knob("prefetch_factor", "prefetch", "int", "loader", "batches that each worker keeps ready; needs workers", low=1),
+    Knob("pin_memory", "pin_memory", "switch", "loader", "load into page-locked memory, for faster copies to the GPU"),
+    Knob("persistent_workers", "persistent", "switch", "loader", "keep the workers alive from one epoch to the next"),
+    Knob("in_order", "in_order", "switch", "loader", "hand out batches in the sampler's order; off: whichever is ready"),
+)
+
+BY_NAME: Mapping[str, Knob] = {knob.name: knob for knob in KNOBS}
+LOADER_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "loader")
+
+_SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+
+
+def nearest(name: str) -> str | None:
+    """The known knob whose name is closest to ``name``, or None where none is close."""
+    found = difflib.get_close_matches(name, list(BY_NAME), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def knob_named(name: str) -> Knob:
+    """The knob called ``name``; raises UsageError with the nearest known name."""
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = nearest(name)
+    hint = "did you mean %r?" % near if near else "known: " + ", ".join(BY_NAME)
+    raise UsageError("unknown knob %r: %s" % (name, hint))
+
+
+def check_value(name: str, value: object) -> Value:
+    """``value`` (already typed, from a file or a message) as this knob's value; raises UsageError."""
+    knob = knob_named(name)
+    if value == SCRIPT:
+        return SCRIPT
+    if knob.kind == "switch" and isinstance(value, bool):
+        return value
+    if knob.kind == "int" and isinstance(value, int) and not isinstance(value, bool) and knob.low <= value <= knob.high:
+        return value
+    if knob.kind == "choice" and isinstance(value, str) and value in knob.choices:
+        return value
+    raise UsageError("%s cannot be %s: it takes %s" % (name, show_value(value), takes(knob)))
+
+
+def parse_value(name: str, text: str) -> Value:
+    """``text`` as typed by a person (``4``, ``on``, ``script``) as this knob's value; raises UsageError."""
+    knob = knob_named(name)
+    word = text.strip().lower()
+    value: object = word
+    if knob.kind == "switch":
+        value = _SWITCH.get(word, word)
+    elif knob.kind == "int" and word.isascii() and word.isdigit() and len(word) < 8:
+        value = int(word)
+    return check_value(name, value)
+
+
+def takes(knob: Knob) -> str:
+    """What a knob accepts, in words, for messages and help."""
+    words = {"int": "%d to %d" % (knob.low, knob.high), "switch": "on or off", "choice": ", ".join(knob.choices)}
+    return words[knob.kind] + ", or script"
+
+
+def show_value(value: object) -> str:
+    """A value as people read it: on/off for booleans, a dash for None."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
