@@ -7,8 +7,9 @@ epoch by the engine's clock. A field that is added later needs a default, so tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Union
+from typing import Union
 
 from .knobs import Value
 

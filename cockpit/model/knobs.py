@@ -7,8 +7,9 @@ It never says how a knob is applied (the probe does) nor what it gained (analysi
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Union
+from typing import Union
 
 from .errors import UsageError
 
@@ -38,11 +39,42 @@ class Knob:
 
 
 KNOBS: tuple[Knob, ...] = (
-    Knob("num_workers", "num_workers", "int", "loader", "processes that load batches ahead; 0 loads in the training itself"),
-    Knob("prefetch_factor", "prefetch", "int", "loader", "batches that each worker keeps ready; needs workers", low=1),
-    Knob("pin_memory", "pin_memory", "switch", "loader", "load into page-locked memory, for faster copies to the GPU"),
-    Knob("persistent_workers", "persistent", "switch", "loader", "keep the workers alive from one epoch to the next"),
-    Knob("in_order", "in_order", "switch", "loader", "hand out batches in the sampler's order; off: whichever is ready"),
+    Knob(
+        "num_workers",
+        "num_workers",
+        "int",
+        "loader",
+        "processes that load batches ahead; 0 loads in the training itself",
+    ),
+    Knob(
+        "prefetch_factor",
+        "prefetch",
+        "int",
+        "loader",
+        "batches that each worker keeps ready; needs workers",
+        low=1,
+    ),
+    Knob(
+        "pin_memory",
+        "pin_memory",
+        "switch",
+        "loader",
+        "load into page-locked memory, for faster copies to the GPU",
+    ),
+    Knob(
+        "persistent_workers",
+        "persistent",
+        "switch",
+        "loader",
+        "keep the workers alive from one epoch to the next",
+    ),
+    Knob(
+        "in_order",
+        "in_order",
+        "switch",
+        "loader",
+        "hand out batches in the sampler's order; off: whichever is ready",
+    ),
 )
 
 BY_NAME: Mapping[str, Knob] = {knob.name: knob for knob in KNOBS}
@@ -94,7 +126,11 @@ def parse_value(name: str, text: str) -> Value:
 
 def takes(knob: Knob) -> str:
     """What a knob accepts, in words, for messages and help."""
-    words = {"int": "%d to %d" % (knob.low, knob.high), "switch": "on or off", "choice": ", ".join(knob.choices)}
+    words = {
+        "int": "%d to %d" % (knob.low, knob.high),
+        "switch": "on or off",
+        "choice": ", ".join(knob.choices),
+    }
     return words[knob.kind] + ", or script"
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from functools import lru_cache
-from typing import Any, Mapping, TypeVar
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
 
 from ..model.events import EVENTS, Event
 
@@ -21,17 +22,19 @@ _EVENT_BY_NAME: dict[str, type] = {kind.__name__: kind for kind in EVENTS}
 def to_plain(value: Any) -> Any:
     """``value`` as dicts, lists, strings, numbers, booleans and None; fields at their default are left out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: to_plain(item) for name, default in _defaults(type(value)) if (item := getattr(value, name)) != default}
+        return {
+            name: to_plain(item)
+            for name, default in _defaults(type(value))
+            if (item := getattr(value, name)) != default
+        }
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, float):
-        return round(value, 6)
     return value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     return tuple(
         (f.name, f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default)
@@ -39,7 +42,7 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
@@ -53,7 +56,9 @@ def _build(hint: Any, data: Any) -> Any:
     origin = typing.get_origin(hint)
     if dataclasses.is_dataclass(hint):
         hints = _hints(typing.cast(type, hint))
-        return typing.cast(type, hint)(**{name: _build(hints[name], item) for name, item in data.items() if name in hints})
+        return typing.cast(type, hint)(
+            **{name: _build(hints[name], item) for name, item in data.items() if name in hints}
+        )
     if origin is tuple:
         args = typing.get_args(hint)
         if len(args) == 2 and args[1] is Ellipsis:

@@ -1,0 +1,38 @@
+"""Every threshold of measuring and judging, in one frozen table. Read by analysis, fold and screen.
+
+Nothing else in the program may hold such a number: a reader who doubts a verdict finds all of them here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Sources: measured on A/A runs; see the design's measuring notes (section 4).
+
+    ``window_steps`` / ``window_s``: shortest window. ``window_capacities``: a window holds at least this many
+    times the larger queue, so that batches made ahead cannot carry it. ``windows_before``: fewest windows before
+    a change that allow an interval. ``windows_kept``: windows after the discard until a change counts as kept.
+    ``discard_extra`` / ``discard_least``: steps thrown away after a change beyond the old workers' batches.
+    ``clear_pct``: an effect smaller than this is called no change. ``trim_share``: blocks dropped from a window.
+    """
+
+    window_steps: int = 20
+    window_s: float = 2.0
+    window_capacities: int = 3
+    windows_before: int = 6
+    windows_kept: int = 2
+    windows_after_most: int = 30
+    discard_extra: int = 2
+    discard_least: int = 3
+    clear_pct: float = 3.0
+    confidence: float = 0.95
+    trim_share: float = 0.10
+    blocks_kept: int = 400
+    stalled_least_s: float = 10.0
+    stalled_factor: float = 10.0
+
+
+POLICY = Policy()

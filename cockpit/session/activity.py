@@ -1,0 +1,117 @@
+"""One word for what a run is doing, derived from the state and the time; and the badge it is shown as.
+
+Read by status, report and screen: one table maps phase and activity to glyph and word. Never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cockpit.analysis.policy import POLICY
+from cockpit.model.knobs import SCRIPT, show_value
+
+from .measure import windows_of
+from .state import Entry, State
+
+
+@dataclass(frozen=True)
+class Activity:
+    """``word``: warming, compiling, measuring, steady, switching, saving, stalled (or the phase where not running).
+
+    ``since_s``: seconds in it, None where unknown. ``done``/``total``: steps, where it has a length.
+    ``detail``: where it hangs, or what is switched.
+    """
+
+    word: str
+    for_s: float | None = None
+    done: int | None = None
+    total: int | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Badge:
+    """Glyph, its ASCII stand-in, and the word beside it."""
+
+    glyph: str
+    ascii: str
+    word: str
+
+
+BADGES = {
+    "idle": Badge("○", "o", "IDLE"),
+    "starting": Badge("…", "..", "STARTING"),
+    "warming": Badge("◔", "~", "WARMING UP"),
+    "compiling": Badge("⚙", "*", "COMPILING"),
+    "measuring": Badge("◑", "%", "MEASURING"),
+    "steady": Badge("●", "*", "STEADY"),
+    "switching": Badge("⟳", "@", "SWITCHING"),
+    "rolled_back": Badge("✖", "x", "ROLLED BACK"),
+    "paused": Badge("‖", "=", "PAUSED"),
+    "stalled": Badge("⚠", "!", "STALLED"),
+    "lost": Badge("⌁", "?", "LOST"),
+    "saving": Badge("▽", "v", "SAVING"),
+    "stopping": Badge("◼", "#", "STOPPING"),
+    "ended": Badge("■", "#", "ENDED"),
+}
+
+ROLLED_BACK_SHOWN_S = 10.0
+
+
+def activity_of(state: State, now_s: float) -> Activity:
+    """What the run is doing at ``now_s``."""
+    if state.phase != "running":
+        since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
+        return Activity(state.phase, None if since is None else now_s - since)
+    last = state.ledger[-1] if state.ledger else None
+    if last and last.state == "applying":
+        return Activity("switching", now_s - last.state_s, detail=words_of(last))
+    stalled = _stalled(state)
+    if stalled:
+        return stalled
+    if last and last.state == "rolled_back" and now_s - last.state_s < ROLLED_BACK_SHOWN_S:
+        return Activity("rolled_back", now_s - last.state_s, detail=last.reason)
+    if last and last.state == "settling":
+        since = now_s - (last.landed_s or last.state_s)
+        return Activity("measuring", since, last.settled_steps, last.settle_steps)
+    return _by_windows(state, now_s)
+
+
+def _by_windows(state: State, now_s: float) -> Activity:
+    """Before any change: warming up until the first window is over, then measuring until changes can be judged."""
+    segment = state.current
+    began = segment.landed_s or state.started_s
+    since = None if began is None else now_s - began
+    if not segment.cold:
+        return Activity("steady", since)
+    found = len(windows_of(segment, segment.capacity))
+    if not segment.blocks or found == 0:
+        steps = sum(block.steps for block in segment.blocks)
+        return Activity("warming", since, steps, 2 * POLICY.window_steps)
+    if found < POLICY.windows_before:
+        return Activity("measuring", since, found, POLICY.windows_before)
+    return Activity("steady", since)
+
+
+def _stalled(state: State) -> Activity | None:
+    latest = state.latest
+    if latest is None or latest.doing_for_s is None or not state.current.blocks:
+        return None
+    newest = state.current.blocks[-1]
+    typical_s = newest.wall_s / newest.steps
+    if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * typical_s):
+        return Activity("stalled", latest.doing_for_s, detail=f"in {(latest.doing or 'step').replace('_', ' ')}")
+    return None
+
+
+def words_of(entry: Entry) -> str:
+    """A change in a few words: ``num_workers 0→4, prefetch_factor 2``; asked values where none is in force yet."""
+    pairs = entry.change or {}
+    parts = []
+    for name, value in entry.asked.items():
+        if name in pairs and pairs[name][0] is not None:
+            old, new = pairs[name]
+            parts.append(f"{name} {show_value(old)}→{show_value(new)}")
+        else:
+            parts.append(f"{name} {'as the script has it' if value == SCRIPT else show_value(value)}")
+    return ", ".join(parts)

@@ -1,0 +1,159 @@
+"""``fold(state, event) -> state``: the one place where events become knowledge. Pure; no clock, no files.
+
+Serves the live run, the journal, replay, tests and reports alike, so a recording shows what the live screen
+showed. One small function per kind of event, found in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from cockpit.model.events import (
+    BaselineSet,
+    BlockMeasured,
+    ChangeAsked,
+    ChangeMoved,
+    EpochEnded,
+    Event,
+    EventsDropped,
+    LoadersSeen,
+    MachineSeen,
+    OutputSeen,
+    ProbeConnected,
+    ProbeLost,
+    ProcessStarted,
+    RunStarted,
+    Sampled,
+    SetupSaved,
+    Stopping,
+    TrainingEnded,
+)
+
+from . import measure, trials
+from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
+
+
+def fold(state: State, event: Event) -> State:
+    """The state after ``event``. An event of a kind that nobody handles changes nothing but the time."""
+    handle = _HANDLERS.get(type(event))
+    after = handle(state, event) if handle else state
+    return replace(after, at_s=max(state.at_s, event.at_s))
+
+
+def fold_all(events: Iterable[Event], state: State | None = None) -> State:
+    """Fold every event, oldest first, from ``state`` (default: an empty one)."""
+    state = state or State()
+    for event in events:
+        state = fold(state, event)
+    return state
+
+
+def _run_started(state: State, event: RunStarted) -> State:
+    return replace(
+        state,
+        run=event.run,
+        argv=tuple(event.argv),
+        cwd=event.cwd,
+        script=event.script,
+        setup=dict(event.setup),
+        started_s=event.at_s,
+    )
+
+
+def _process_started(state: State, event: ProcessStarted) -> State:
+    return replace(state, pid=event.pid, phase="running" if state.phase == "starting" else state.phase)
+
+
+def _machine(state: State, event: MachineSeen) -> State:
+    return replace(state, machine=event)
+
+
+def _probe_connected(state: State, event: ProbeConnected) -> State:
+    others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
+    return replace(state, probe="connected", probe_seen_s=event.at_s, ranks=(*others, event))
+
+
+def _probe_lost(state: State, event: ProbeLost) -> State:
+    left = tuple(rank for rank in state.ranks if rank.pid != event.pid)
+    return replace(state, ranks=left, probe="connected" if left else "lost")
+
+
+def _loaders(state: State, event: LoadersSeen) -> State:
+    return replace(state, loaders=event.loaders)
+
+
+def _sampled(state: State, event: Sampled) -> State:
+    known = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
+    recent = (*state.recent, event)[-RECENT_LONGEST:]
+    point = measure.point_of(event, state.rings[0].points, recent)
+    rings = tuple(measure.extend(ring, point) for ring in state.rings)
+    return replace(state, latest=event, recent=recent, rings=rings, **known)
+
+
+_COUNTERS = ("step", "epoch", "step_in_epoch", "optimizer_steps")
+
+
+def _block(state: State, event: BlockMeasured) -> State:
+    return trials.judge(measure.with_block(state, event), event)
+
+
+def _epoch(state: State, event: EpochEnded) -> State:
+    current = replace(state.current, epoch_s=event.wall_s)
+    return replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
+
+
+def _baseline(state: State, event: BaselineSet) -> State:
+    found = measure.baseline_of(state.current)
+    return replace(state, baseline=replace(found, by_person=True)) if found else state
+
+
+def _output(state: State, event: OutputSeen) -> State:
+    return replace(state, output=event)
+
+
+def _saved(state: State, event: SetupSaved) -> State:
+    return replace(state, saved_path=event.path)
+
+
+def _stopping(state: State, event: Stopping) -> State:
+    return replace(state, phase="stopping", stopping_until_s=event.until_s)
+
+
+def _ended(state: State, event: TrainingEnded) -> State:
+    phase = "lost" if event.exit_status is None else "ended"
+    ended = replace(
+        state,
+        phase=phase,
+        exit_status=event.exit_status,
+        survivors=event.survivors,
+        ended_s=event.at_s,
+        ranks=(),
+    )
+    return trials.close_pending(ended, event.at_s)
+
+
+def _dropped(state: State, event: EventsDropped) -> State:
+    return replace(state, events_dropped=state.events_dropped + event.count)
+
+
+_HANDLERS: dict[type, Callable[[State, Any], State]] = {
+    RunStarted: _run_started,
+    ProcessStarted: _process_started,
+    MachineSeen: _machine,
+    ProbeConnected: _probe_connected,
+    ProbeLost: _probe_lost,
+    LoadersSeen: _loaders,
+    Sampled: _sampled,
+    BlockMeasured: _block,
+    EpochEnded: _epoch,
+    ChangeAsked: trials.asked,
+    ChangeMoved: trials.moved,
+    BaselineSet: _baseline,
+    OutputSeen: _output,
+    SetupSaved: _saved,
+    Stopping: _stopping,
+    TrainingEnded: _ended,
+    EventsDropped: _dropped,
+}

@@ -1,0 +1,120 @@
+"""Measured events into bounded history: chart points, segments of blocks, the baseline, mean phases.
+
+Called by the fold only (and by the screen for mean phases). It never decides whether a change was good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cockpit.analysis.policy import POLICY
+from cockpit.analysis.windows import Window, length_for, rate, windows
+from cockpit.model.events import BlockMeasured, Sampled
+
+from .state import Baseline, Phases, Point, Ring, Segment, State
+
+HOLD_LEAST_S = 2.0
+"""A slow step ends seldom: until this long after the last one (or three steps) its figures are held."""
+
+
+def point_of(event: Sampled, before: Sequence[Point], recent: Sequence[Sampled]) -> Point:
+    """The chart point of one sample; shares of a step that has not ended yet are those of the last one."""
+    cpu = _sum_known(event.cpu_main, event.cpu_workers, event.cpu_others)
+    if event.steps and event.wall_s:
+        parts = _sum_known(event.forward_s, event.backward_s, event.optimizer_s)
+        model = min(1.0, parts / event.wall_s) if parts is not None and event.forward_s is not None else None
+        wait = min(1.0, event.wait_s / event.wall_s) if event.wait_s is not None else None
+        per_s = event.samples / event.wall_s if event.samples is not None else None
+        return Point(event.at_s, 1, model, wait, cpu, per_s)
+    ended = [sample for sample in recent if sample.steps and sample.wall_s]
+    if ended and before:
+        last = ended[-1]
+        hold_s = max(HOLD_LEAST_S, 3.0 * (last.wall_s or 0.0) / last.steps)
+        if event.at_s - last.at_s <= hold_s:
+            held = before[-1]
+            return Point(event.at_s, 1, held.model, held.wait, cpu, held.samples_per_s)
+    return Point(event.at_s, 1, None, None, cpu, None)
+
+
+def _sum_known(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def extend(ring: Ring, point: Point) -> Ring:
+    """The ring with ``point`` in it: averaged into the newest place, or a new place."""
+    if ring.points and int(ring.points[-1].at_s / ring.width_s) == int(point.at_s / ring.width_s):
+        return replace(ring, points=(*ring.points[:-1], _average(ring.points[-1], point)))
+    return replace(ring, points=(*ring.points, point)[-ring.longest :])
+
+
+def _average(old: Point, new: Point) -> Point:
+    def mean(a: float | None, b: float | None) -> float | None:
+        if a is None or b is None:
+            return b if a is None else a
+        return (a * old.weight + b) / (old.weight + 1)
+
+    return Point(
+        old.at_s,
+        old.weight + 1,
+        mean(old.model, new.model),
+        mean(old.wait, new.wait),
+        mean(old.cpu, new.cpu),
+        mean(old.samples_per_s, new.samples_per_s),
+    )
+
+
+def with_block(state: State, block: BlockMeasured) -> State:
+    """The block in its segment: thrown away while older workers' batches are served, else kept (bounded)."""
+    segment = state.current
+    if block.change != segment.change:
+        return state
+    if segment.discard_steps > 0:
+        left = max(0, segment.discard_steps - block.steps)
+        return replace(state, current=replace(segment, discard_steps=left))
+    blocks = (*segment.blocks, block)[-POLICY.blocks_kept :]
+    grown = replace(segment, blocks=blocks, capacity=max(segment.capacity, block.capacity))
+    state = replace(state, current=grown)
+    if grown.change is None and (found := baseline_of(grown)) and not (state.baseline and state.baseline.by_person):
+        return replace(state, baseline=found)
+    return state
+
+
+def windows_of(segment: Segment, capacity: int) -> tuple[Window, ...]:
+    """The segment's windows at the length for ``capacity``; the first of a cold run is never among them."""
+    found = windows(segment.blocks, length_for(max(capacity, segment.capacity)))
+    return found[1:] if segment.cold else found
+
+
+def baseline_of(segment: Segment) -> Baseline | None:
+    """What the segment says about "now, before any change"; None while it has no warm window."""
+    found = windows_of(segment, segment.capacity)
+    per_s = rate(found)
+    if per_s is None:
+        return None
+    return Baseline(per_s, len(found), phases_of(segment.blocks), segment.epoch_s)
+
+
+def phases_of(blocks: Sequence[BlockMeasured]) -> Phases | None:
+    """Mean milliseconds of a step by phase over ``blocks``; None where there are none."""
+    steps = sum(block.steps for block in blocks)
+    if not steps:
+        return None
+
+    def mean_ms(name: str) -> float | None:
+        values = [getattr(block, name) for block in blocks]
+        return None if any(value is None for value in values) else 1000.0 * sum(values) / steps
+
+    whole = mean_ms("wall_s") or 0.0
+    named = {name: mean_ms(f"{name}_s") for name in ("wait", "start", "forward", "backward", "optimizer")}
+    known = None if None in named.values() else max(0.0, whole - sum(value or 0.0 for value in named.values()))
+    return Phases(
+        step_ms=whole,
+        wait_ms=named["wait"],
+        start_ms=named["start"] or 0.0,
+        forward_ms=named["forward"],
+        backward_ms=named["backward"] or 0.0,
+        optimizer_ms=named["optimizer"] or 0.0,
+        other_ms=known,
+    )

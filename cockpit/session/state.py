@@ -1,0 +1,165 @@
+"""All that is known about a run, as one frozen value: what ``fold`` makes and every screen, report and verb reads.
+
+Bounded by construction: rings, segments and ledger have fixed sizes, so a fold of any length stays cheap and a
+snapshot stays small. Nothing here computes; see ``fold``, ``status`` and ``analysis``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cockpit.model.events import (
+    BlockMeasured,
+    EpochEnded,
+    LoaderInfo,
+    MachineSeen,
+    OutputSeen,
+    ProbeConnected,
+    Sampled,
+)
+from cockpit.model.knobs import Value
+
+LEDGER_LONGEST = 200
+EPOCHS_LONGEST = 64
+RECENT_LONGEST = 12
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place on the charts' time axis. Shares are 0..1 of the training thread's time, CPU is in cores.
+
+    ``weight`` counts the samples averaged into it. None: nothing was measured then (a gap, never a zero).
+    """
+
+    at_s: float
+    weight: int = 1
+    model: float | None = None
+    wait: float | None = None
+    cpu: float | None = None
+    samples_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The newest ``longest`` points, one for each ``width_s`` seconds."""
+
+    width_s: float
+    longest: int
+    points: tuple[Point, ...] = ()
+
+
+RINGS = (Ring(0.5, 400), Ring(5.0, 400), Ring(60.0, 720))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The blocks measured under one setup. ``change`` is what began it (None: as the run started).
+
+    ``discard_steps``: steps still to be thrown away, since older workers made them. ``discard_total``: of how many.
+    ``capacity``: batches that may be ready ahead. ``landed_s``: when it began.
+    """
+
+    change: str | None = None
+    capacity: int = 0
+    discard_steps: int = 0
+    discard_total: int = 0
+    landed_s: float | None = None
+    blocks: tuple[BlockMeasured, ...] = ()
+    cold: bool = False
+    epoch_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Mean milliseconds of a step by phase; None: not measured. ``step_ms`` is the whole step."""
+
+    step_ms: float
+    wait_ms: float | None
+    start_ms: float
+    forward_ms: float | None
+    backward_ms: float
+    optimizer_ms: float
+    other_ms: float | None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What "before anything was changed" means: windows 2 … first change, or where a person said ``b``."""
+
+    samples_per_s: float
+    windows: int
+    phases: Phases | None = None
+    epoch_s: float | None = None
+    by_person: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger: a change from its asking to its outcome, and what it gave.
+
+    ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
+    ``change``: knob to (from, to) as found in force. Rates in samples/s.
+    """
+
+    id: str
+    asked: Mapping[str, Value]
+    asked_s: float
+    now: bool = False
+    loader: str | None = None
+    origin: str = "person"
+    state: str = "queued"
+    state_s: float = 0.0
+    landed_s: float | None = None
+    at_step: int | None = None
+    change: Mapping[str, tuple[Value | None, Value | None]] | None = None
+    reason: str | None = None
+    stall_ms: float | None = None
+    before_samples_per_s: float | None = None
+    before_windows: int = 0
+    after_samples_per_s: float | None = None
+    after_windows: int = 0
+    delta_pct: float | None = None
+    interval_pct: tuple[float, float] | None = None
+    verdict: str = "settling"
+    settled_steps: int = 0
+    settle_steps: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost."""
+
+    run: str = ""
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    script: str = ""
+    setup: Mapping[str, Value] | None = None
+    phase: str = "starting"
+    started_s: float | None = None
+    ended_s: float | None = None
+    stopping_until_s: float | None = None
+    pid: int | None = None
+    exit_status: int | None = None
+    survivors: tuple[str, ...] = ()
+    probe: str = "waiting"
+    probe_seen_s: float | None = None
+    ranks: tuple[ProbeConnected, ...] = ()
+    machine: MachineSeen | None = None
+    loaders: tuple[LoaderInfo, ...] = ()
+    latest: Sampled | None = None
+    recent: tuple[Sampled, ...] = ()
+    step: int | None = None
+    epoch: int | None = None
+    step_in_epoch: int | None = None
+    optimizer_steps: int | None = None
+    rings: tuple[Ring, ...] = RINGS
+    current: Segment = Segment(cold=True)
+    previous: Segment | None = None
+    baseline: Baseline | None = None
+    ledger: tuple[Entry, ...] = ()
+    epochs: tuple[EpochEnded, ...] = ()
+    output: OutputSeen | None = None
+    saved_path: str | None = None
+    events_dropped: int = 0
+    at_s: float = 0.0

@@ -1,0 +1,136 @@
+"""The state as the JSON object that ``cockpit status --json`` and ``report --json`` promise.
+
+Other people's tools rely on these keys (see the README): more may be added, none renamed. null = not measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cockpit.model.events import LoaderInfo
+from cockpit.model.names import SCHEMA
+
+from .activity import activity_of
+from .knobs import knob_rows, training_loaders
+from .measure import phases_of
+from .state import Entry, State
+
+RECENT_BLOCKS = 20
+
+
+def status_of(state: State, now_s: float) -> dict[str, Any]:
+    """The whole state of a run, in plain JSON values, as of ``now_s``."""
+    activity = activity_of(state, now_s)
+    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    baseline = state.baseline
+    return {
+        "schema": SCHEMA,
+        "run": state.run,
+        "state": state.phase,
+        "pid": state.pid,
+        "exit_status": state.exit_status,
+        "activity": activity.word if state.phase == "running" else None,
+        "activity_s": activity.for_s,
+        "epoch": state.epoch,
+        "step": state.step,
+        "optimizer_steps": state.optimizer_steps,
+        "probe": state.probe,
+        "epoch_s": {"now": state.current.epoch_s, "baseline": baseline.epoch_s if baseline else None},
+        "samples_per_s": live_rate(state),
+        "baseline_samples_per_s": baseline.samples_per_s if baseline else None,
+        "phases_ms": {
+            "wait": phases.wait_ms if phases else None,
+            "start": phases.start_ms if phases else None,
+            "copy": None,
+            "forward": phases.forward_ms if phases else None,
+            "backward": phases.backward_ms if phases else None,
+            "optimizer": phases.optimizer_ms if phases else None,
+            "other": phases.other_ms if phases else None,
+            "compile_total": None,
+        },
+        "loaders": [_loader(state, loader) for loader in state.loaders],
+        "knobs": {
+            row.name: {
+                "script": row.script,
+                "asked": row.asked,
+                "in_force": row.in_force,
+                "state": row.state,
+                "reason": row.reason,
+                "note": row.note,
+                "can": row.can,
+                "can_now": row.can_now,
+            }
+            for row in knob_rows(state)
+        },
+        "ledger": [ledger_line(entry) for entry in state.ledger],
+        "findings": [],
+        "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "pid": rank.pid,
+                "step": state.step if len(state.ranks) == 1 else None,
+                "wait_ms": None,
+            }
+            for rank in state.ranks
+        ],
+        "machine": {
+            "cpus_usable": state.machine.cpus_usable if state.machine else None,
+            "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
+            "gpus": list(state.machine.gpus) if state.machine else [],
+        },
+        "probe_overhead_us_per_step": None,
+        "events_dropped": state.events_dropped,
+        "survivors": list(state.survivors),
+    }
+
+
+def live_rate(state: State) -> float | None:
+    """Samples per second over the last few seconds in which steps ended; None before the first."""
+    ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
+    if not ended:
+        points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]
+        return points[-1] if points else None
+    return sum(sample.samples or 0 for sample in ended) / sum(sample.wall_s or 0.0 for sample in ended)
+
+
+def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
+    latest = state.latest
+    trains = loader in training_loaders(state)
+    return {
+        "id": loader.id,
+        "role": loader.role,
+        "kind": loader.kind,
+        "epochs": loader.epochs,
+        "steps_per_epoch": loader.steps_per_epoch,
+        "batch_size": loader.batch_size,
+        "samples_by_epoch": list(loader.samples_by_epoch),
+        "knobs": {report.name: report.in_force for report in loader.knobs},
+        "reasons": {report.name: report.reason for report in loader.knobs if report.reason},
+        "workers_alive": len(loader.workers),
+        "queue": list(latest.queue) if latest and latest.queue and trains else None,
+        "epoch_start_ms": loader.epoch_start_ms,
+        "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest and trains else None),
+    }
+
+
+OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused"}
+
+
+def ledger_line(entry: Entry) -> dict[str, Any]:
+    """One change as JSON; ``outcome`` is null while it is pending or settling."""
+    return {
+        "id": entry.id,
+        "at_step": entry.at_step,
+        "change": {name: list((entry.change or {}).get(name, (None, value))) for name, value in entry.asked.items()},
+        "origin": entry.origin,
+        "state": entry.state,
+        "outcome": OUTCOMES.get(entry.state),
+        "reason": entry.reason,
+        "stall_ms": entry.stall_ms,
+        "before": {"samples_per_s": entry.before_samples_per_s, "windows": entry.before_windows},
+        "after": {"samples_per_s": entry.after_samples_per_s, "windows": entry.after_windows},
+        "delta_pct": entry.delta_pct,
+        "interval_pct": list(entry.interval_pct) if entry.interval_pct else None,
+        "verdict": entry.verdict,
+    }

@@ -1,0 +1,158 @@
+"""The ledger: each change from asked to kept or rolled back, and what it gave. Called by the fold only.
+
+A change that lands opens a new segment; its before is the segment that it ended. The comparison of an entry
+is renewed with every block until the next change lands, and never touched again after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
+from cockpit.analysis.policy import POLICY
+from cockpit.analysis.windows import length_for, rate
+from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
+
+from .measure import windows_of
+from .state import LEDGER_LONGEST, Entry, Segment, State
+
+PENDING = ("queued", "applying")
+
+
+def asked(state: State, event: ChangeAsked) -> State:
+    """A new entry, queued; asking for an id again changes nothing."""
+    if entry_of(state, event.id):
+        return state
+    entry = Entry(
+        id=event.id,
+        asked=dict(event.knobs),
+        asked_s=event.at_s,
+        now=event.now,
+        loader=event.loader,
+        origin=event.origin,
+        state_s=event.at_s,
+    )
+    return replace(state, ledger=(*state.ledger, entry)[-LEDGER_LONGEST:])
+
+
+def moved(state: State, event: ChangeMoved) -> State:
+    """The probe's word on a change, by its new state."""
+    entry = entry_of(state, event.id)
+    if entry is None or (entry.state not in (*PENDING, "settling", "kept")):
+        return state
+    if event.state == "dropped":
+        return replace(state, ledger=tuple(other for other in state.ledger if other.id != event.id))
+    after = replace(
+        entry,
+        state=event.state,
+        state_s=event.at_s,
+        reason=event.reason if event.reason is not None else entry.reason,
+        stall_ms=event.stall_ms if event.stall_ms is not None else entry.stall_ms,
+    )
+    if event.state == "settling" and entry.state in PENDING:
+        return _landed(state, after, event)
+    if event.state == "rolled_back" and entry.landed_s is not None:
+        return _rolled_back(state, after, event)
+    if event.state in ("refused", "rolled_back"):
+        after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step)
+    return _with_entry(state, after)
+
+
+def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
+    before, in_force = event.before or {}, event.in_force or {}
+    discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
+    segment = Segment(
+        change=event.id,
+        capacity=event.capacity,
+        discard_steps=discard,
+        discard_total=discard,
+        landed_s=event.at_s,
+    )
+    entry = replace(
+        entry,
+        landed_s=event.at_s,
+        at_step=event.step,
+        change={name: (before.get(name), value) for name, value in in_force.items()},
+        settle_steps=discard + POLICY.windows_kept * length_for(max(event.capacity, state.current.capacity)).steps,
+    )
+    # a segment in which nothing was measured yet (two changes at one boundary) is nobody's before
+    previous = state.current if state.current.blocks or state.previous is None else state.previous
+    state = _mark_reverted(state, entry)
+    return replace(_with_entry(state, entry), previous=previous, current=segment)
+
+
+def _mark_reverted(state: State, entry: Entry) -> State:
+    """An undo takes the change that it takes back from kept to reverted."""
+    if entry.origin != "undo":
+        return state
+    for other in reversed(state.ledger):
+        if other.id != entry.id and other.state in ("kept", "settling") and other.origin != "undo":
+            return _with_entry(state, replace(other, state="reverted"))
+    return state
+
+
+def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
+    """The former setup runs again: its own segment goes on, after throwing away what was in flight."""
+    state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE))
+    if state.current.change != event.id or state.previous is None:
+        return state
+    discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
+    resumed = replace(state.previous, discard_steps=discard, discard_total=discard, landed_s=event.at_s)
+    return replace(state, current=resumed, previous=None)
+
+
+def judge(state: State, block: BlockMeasured) -> State:
+    """Renew the comparison of the change that this block was measured under."""
+    segment, before = state.current, state.previous
+    entry = entry_of(state, segment.change) if segment.change else None
+    if entry is None or block.change != segment.change or before is None:
+        return state
+    capacity = max(segment.capacity, before.capacity)
+    ours = windows_of(segment, capacity)[: POLICY.windows_after_most]
+    theirs = windows_of(before, capacity)
+    delta = compare(theirs, ours)
+    settled = min(entry.settled_steps + block.steps, entry.settle_steps)
+    kept = entry.state == "settling" and len(ours) >= POLICY.windows_kept
+    return _with_entry(
+        state,
+        replace(
+            entry,
+            state="kept" if kept else entry.state,
+            state_s=block.at_s if kept else entry.state_s,
+            settled_steps=entry.settle_steps if kept else settled,
+            before_samples_per_s=rate(theirs),
+            before_windows=len(theirs),
+            after_samples_per_s=rate(ours),
+            after_windows=len(ours),
+            delta_pct=delta.delta_pct,
+            interval_pct=delta.interval_pct,
+            verdict=delta.verdict if kept or entry.state == "kept" else SETTLING,
+        ),
+    )
+
+
+def close_pending(state: State, at_s: float) -> State:
+    """The training has ended: what was still asked for never came into force."""
+    for entry in state.ledger:
+        if entry.state in PENDING:
+            state = _with_entry(
+                state,
+                replace(
+                    entry,
+                    state="refused",
+                    state_s=at_s,
+                    verdict=NOT_COMPARABLE,
+                    reason="the training ended before it could be applied",
+                ),
+            )
+    return state
+
+
+def entry_of(state: State, change: str | None) -> Entry | None:
+    """The ledger's entry with that id."""
+    return next((entry for entry in reversed(state.ledger) if entry.id == change), None)
+
+
+def _with_entry(state: State, entry: Entry) -> State:
+    ledger = tuple(entry if other.id == entry.id else other for other in state.ledger)
+    return replace(state, ledger=ledger)
