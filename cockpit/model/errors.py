@@ -30,3 +30,7 @@ class StartError(CockpitError):
     """The training could not be started: 125 our own failure, 126 cannot be run, 127 not found."""
 
     code = 125
+
+
+class LinkLost(CockpitError):
+    """The engine of a run does not answer (any more); the training itself does not notice."""
