@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from cockpit.model.errors import CockpitError, LinkLost
 from cockpit.wire.codec import event_from_plain, from_plain
@@ -123,7 +123,7 @@ class Link:
             if event is not None:
                 self._show(fold(self._state, event))
         elif kind == "snapshot":
-            self._show(cast(State, from_plain(State, message.get("state") or {})))
+            self._show(from_plain(State, message.get("state") or {}))
         elif kind == "done":
             answer = self._asked.get(message.get("n") or 0)
             if answer is not None and not answer.done():
