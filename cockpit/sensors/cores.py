@@ -51,7 +51,7 @@ def parse_cores(text: str) -> dict[int, tuple[int, int]]:
     """(busy, total) ticks of each core. Idle and waiting for a disk are not busy; time stolen by another guest is."""
     cores: dict[int, tuple[int, int]] = {}
     for line in text.splitlines():
-        name, *counts = line.split()
+        name, *counts = line.split() or [""]
         if not (name.startswith("cpu") and name[3:].isdecimal()):
             continue
         # guest time (the last two of ten) is contained in user and nice already
