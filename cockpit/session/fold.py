@@ -72,7 +72,7 @@ def _machine(state: State, event: MachineSeen) -> State:
 
 def _probe_connected(state: State, event: ProbeConnected) -> State:
     others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
-    return replace(state, probe="connected", probe_seen_s=event.at_s, ranks=(*others, event))
+    return replace(state, probe="connected", probe_seen_s=event.at_s, torch=event.torch, ranks=(*others, event))
 
 
 def _probe_lost(state: State, event: ProbeLost) -> State:

@@ -47,7 +47,7 @@ class Link:
         try:
             opening = asyncio.open_unix_connection(str(socket_path))
             reader, writer = await asyncio.wait_for(opening, timeout_s)
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             raise _lost(socket_path.stem) from error
         link = cls(reader, writer, socket_path.stem)
         writer.write(pack({"m": "watch"}))
@@ -88,7 +88,7 @@ class Link:
             self._writer.write(pack({"m": "do", "n": n, "verb": verb, "args": args}))
             await self._writer.drain()
             return result_of(await asyncio.wait_for(answer, ANSWER_S))
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             raise _lost(self._name) from error
         finally:
             self._asked.pop(n, None)
@@ -142,7 +142,8 @@ def result_of(message: dict[str, Any]) -> dict[str, Any]:
     """What a ``done`` message carries; raises CockpitError where the engine refused."""
     if message.get("ok"):
         return dict(message.get("result") or {})
-    raise CockpitError(str(message.get("error") or "the engine refused without a reason"), int(message.get("code") or 1))
+    sentence = str(message.get("error") or "the engine refused without a reason")
+    raise CockpitError(sentence, int(message.get("code") or 1))
 
 
 def request(

@@ -144,6 +144,7 @@ class State:
     survivors: tuple[str, ...] = ()
     probe: str = "waiting"
     probe_seen_s: float | None = None
+    torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
     machine: MachineSeen | None = None
     loaders: tuple[LoaderInfo, ...] = ()

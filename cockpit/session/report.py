@@ -1,0 +1,183 @@
+"""What a run was: what was tried, what it gave, what held it back. As one JSON object, and as text for people.
+
+Made from a state alone, so the report of a running training and of one that ended a week ago are the same thing.
+It repeats no figure that the state does not hold, and writes – for what was not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cockpit.analysis.compare import WORDS
+from cockpit.model.knobs import show_value
+
+from .activity import words_of
+from .knobs import tuned_setup
+from .measure import phases_of
+from .state import Entry, Phases, State
+from .status import status_of
+
+WAIT_SHARE_TOLD = 0.10
+"""Waiting less than this share of a step is not called holding back."""
+
+
+def report_of(state: State, now_s: float) -> dict[str, Any]:
+    """The status object with ``summary`` beside it."""
+    return {**status_of(state, now_s), "summary": summary_of(state)}
+
+
+def summary_of(state: State) -> dict[str, Any]:
+    """Baseline, the best that was measured, their ratio, and the saved file; null where not measured."""
+    best = best_entry(state)
+    base = state.baseline.samples_per_s if state.baseline else None
+    per_s = best.after_samples_per_s if best else base
+    return {
+        "baseline": {"samples_per_s": base, "windows": state.baseline.windows} if state.baseline else None,
+        "best": {"samples_per_s": per_s, "id": best.id if best else None, "at_step": best.at_step if best else None}
+        if per_s is not None
+        else None,
+        "factor": per_s / base if per_s is not None and base else None,
+        "setup": tuned_setup(state),
+        "changes": len(state.ledger),
+        "saved": state.saved_path,
+    }
+
+
+def best_entry(state: State) -> Entry | None:
+    """The kept or reverted change with the highest measured rate, if that beats the baseline; None: none does."""
+    base = state.baseline.samples_per_s if state.baseline else None
+    tried = [entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s]
+    best = max(tried, key=lambda entry: entry.after_samples_per_s or 0.0, default=None)
+    if best is None or (base is not None and (best.after_samples_per_s or 0.0) <= base):
+        return None
+    return best
+
+
+def text_of(state: State, now_s: float) -> list[str]:
+    """The report as lines of text."""
+    lines = [headline(state, now_s), ""]
+    lines += ["Tried"]
+    lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
+    lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
+    lines += ["", "Held it back", *[f"  {line}" for line in held_back(state)]]
+    if state.survivors:
+        lines += ["", f"Left running: {', '.join(state.survivors)}"]
+    return lines
+
+
+def headline(state: State, now_s: float) -> str:
+    """Name, command, end and length of the run, in one line."""
+    began, ended = state.started_s, state.ended_s or now_s
+    took = f" after {duration(ended - began)}" if began is not None else ""
+    how = {
+        "ended": f"ended with status {state.exit_status}{took}",
+        "lost": f"lost: its exit status is not known{took}",
+    }.get(state.phase, f"{state.phase}{took.replace(' after', ' for')}")
+    return f"{state.run} · {state.script or ' '.join(state.argv)} · {how} · {steps_words(state)}"
+
+
+def steps_words(state: State) -> str:
+    """How far it has come: ``epoch 3, step 1 234``."""
+    if state.step is None:
+        return "no step seen"
+    return f"epoch {show_value(state.epoch)}, step {state.step}"
+
+
+def trial_line(entry: Entry) -> str:
+    """One change with its outcome: ``num_workers 0→4 · +89.1 % [+80, +97] faster · stall 104 ms``."""
+    parts = [words_of(entry)]
+    if entry.loader:
+        parts[0] += f" ({entry.loader})"
+    if entry.at_step is not None:
+        parts.append(f"step {entry.at_step}")
+    if entry.state in ("rolled_back", "refused", "queued", "applying", "reverted"):
+        parts.append(entry.state.replace("_", " "))
+    if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
+        parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
+    if entry.landed_s is not None and entry.state != "rolled_back":
+        parts.append(delta_words(entry))
+    if entry.stall_ms is not None:
+        parts.append(f"stall {entry.stall_ms:.0f} ms")
+    if entry.reason:
+        parts.append(entry.reason)
+    return " · ".join(parts)
+
+
+def delta_words(entry: Entry) -> str:
+    """Difference, interval and verdict: ``+38.0 % [+29, +49] faster``; only the word where there is no figure."""
+    word = WORDS.get(entry.verdict, entry.verdict)
+    if entry.delta_pct is None or entry.interval_pct is None:
+        return word
+    low, high = entry.interval_pct
+    return f"{entry.delta_pct:+.1f} % [{low:+.0f}, {high:+.0f}] {word}"
+
+
+def gain_lines(state: State) -> list[str]:
+    """Baseline, best, factor, saved file."""
+    summary = summary_of(state)
+    base, best, entry = summary["baseline"], summary["best"], best_entry(state)
+    lines = [f"baseline {rate_words(base['samples_per_s'] if base else None)} samples/s"]
+    if base is None:
+        lines[0] += " (not measured: the run was changed or over before its second window)"
+    if best and entry:
+        factor = f", ×{summary['factor']:.2f}" if summary["factor"] else ""
+        lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
+    elif base:
+        lines.append("best: nothing measured better than the baseline")
+    lines.append(setup_words(summary["setup"]))
+    if state.saved_path:
+        lines.append(f"saved to {state.saved_path}")
+    return lines
+
+
+def setup_words(setup: Mapping[str, Any]) -> str:
+    """The setup in force as words."""
+    pairs = ", ".join(f"{name} {show_value(value)}" for name, value in setup.items())
+    return f"in force: {pairs}" if pairs else "in force: everything as the script has it"
+
+
+def held_back(state: State) -> list[str]:
+    """Where a step's time went at first and last, and what could not be done."""
+    first = state.baseline.phases if state.baseline else None
+    last = phases_of(state.current.blocks)
+    lines = [
+        f"{when}: {share}"
+        for when, phases in (("at the baseline", first), ("at the end", last))
+        if phases is not None and (share := wait_words(phases))
+    ]
+    lines += [
+        f"{words_of(entry)}: {entry.state.replace('_', ' ')}: {entry.reason}"
+        for entry in state.ledger
+        if entry.state in ("refused", "rolled_back") and entry.reason
+    ]
+    if state.events_dropped:
+        lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
+    return lines or ["no step was measured" if last is None and first is None else "nothing that was measured"]
+
+
+def wait_words(phases: Phases) -> str | None:
+    """The loader's part of a step, where it is worth telling."""
+    if phases.wait_ms is None or phases.step_ms <= 0:
+        return None
+    share = (phases.wait_ms + phases.start_ms) / phases.step_ms
+    if share < WAIT_SHARE_TOLD:
+        return f"the loader hardly: {100 * share:.0f} % of a step of {phases.step_ms:.1f} ms"
+    return f"waiting for the loader, {100 * share:.0f} % of a step of {phases.step_ms:.1f} ms"
+
+
+def rate_words(per_s: float | None) -> str:
+    """Samples per second with three figures that count; – where not measured."""
+    if per_s is None:
+        return "–"
+    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.1f}" if per_s >= 10 else f"{per_s:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """A span of time as people say it: ``42 s``, ``3 min 10 s``, ``2 h 05 min``."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
