@@ -1,0 +1,4 @@
+import sys
+
+print("nothing to do")
+sys.exit(3)
