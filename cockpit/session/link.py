@@ -1,8 +1,8 @@
 """A client's link to the engine of one run: the newest state as it becomes known, and commands with their answers.
 
-Held by the screen, by ``run --headless`` and by ``set --wait``; ``request`` is the same for a verb that only asks
-once. It folds the engine's events itself, so a client sees exactly what the journal holds. It must never touch
-the training, and never hand out a state that was not folded from the engine's own words.
+Held by the screen, by ``run --headless`` and by ``set --wait``; ``request`` and ``snapshot`` are for a verb that
+asks only once. It folds the engine's events itself, so a client sees exactly what the journal holds. It must never
+touch the training, and never hand out a state that was not folded from the engine's own words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from cockpit.wire.framing import Lines, pack
 from .fold import fold
 from .state import State
 
-__all__ = ["Link", "LinkLost", "request"]
+__all__ = ["Link", "LinkLost", "request", "snapshot"]
 
 ANSWER_S = 15.0
 """An engine answers at once; one that has not within this many seconds is taken for lost."""
@@ -146,33 +145,39 @@ def result_of(message: dict[str, Any]) -> dict[str, Any]:
     raise CockpitError(sentence, int(message.get("code") or 1))
 
 
-def request(
-    socket_path: Path,
-    verb: str,
-    *,
-    timeout_s: float = ANSWER_S,
-    clock: Callable[[], float] = time.monotonic,
-    **args: Any,
-) -> dict[str, Any]:
+def request(socket_path: Path, verb: str, *, timeout_s: float = ANSWER_S, **args: Any) -> dict[str, Any]:
     """Ask the engine once and return its result, without an event loop.
 
     Raises CockpitError with the engine's sentence where it refuses, LinkLost where nobody answers in time.
     """
-    deadline_s = clock() + timeout_s
+    return result_of(_ask(socket_path, {"m": "do", "n": 1, "verb": verb, "args": args}, "done", timeout_s))
+
+
+def snapshot(socket_path: Path, *, timeout_s: float = ANSWER_S) -> State:
+    """The state of the run as the engine has it now, without an event loop. Raises LinkLost where nobody answers."""
+    try:
+        return from_plain(State, _ask(socket_path, {"m": "watch"}, "snapshot", timeout_s).get("state") or {})
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise _lost(socket_path.stem) from error
+
+
+def _ask(socket_path: Path, message: dict[str, Any], answer: str, timeout_s: float) -> dict[str, Any]:
+    """Send one message; the first that comes back of the kind ``answer``."""
+    until_s = time.monotonic() + timeout_s
     lines = Lines()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
             wire.settimeout(timeout_s)
             wire.connect(str(socket_path))
-            wire.sendall(pack({"m": "do", "n": 1, "verb": verb, "args": args}))
-            while (left_s := deadline_s - clock()) > 0:
+            wire.sendall(pack(message))
+            while (left_s := until_s - time.monotonic()) > 0:
                 wire.settimeout(left_s)
                 data = wire.recv(CHUNK)
                 if not data:
                     break
-                for message in lines.feed(data):
-                    if message.get("m") == "done":
-                        return result_of(message)
+                for found in lines.feed(data):
+                    if found.get("m") == answer:
+                        return found
     except OSError as error:
         raise _lost(socket_path.stem) from error
     raise _lost(socket_path.stem)

@@ -1,0 +1,29 @@
+"""``cockpit attach``: show a running training again, with its history. Without a terminal: as ``run --headless``."""
+
+from __future__ import annotations
+
+from cockpit.model.errors import CockpitError
+
+from . import headless
+from .run import has_terminal, show
+from .runs import STATE_DIR, find, has_ended, name_in, revive
+from .verbs import Verb
+from .words import Option, Words
+
+OPTIONS: tuple[Option, ...] = (
+    Option("--headless", "no screen: progress to stderr, the report to stdout"),
+    Option("--json", "no screen: stdout holds the report as one JSON object"),
+    Option("--quiet", "no progress lines"),
+    STATE_DIR,
+)
+
+
+def call(verb: Verb, words: Words) -> int:
+    """Stay with the run; its exit status, 0 after detaching. Raises CockpitError where it has ended already."""
+    run = find(name_in(verb, words), words)
+    if has_ended(run):
+        raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")
+    if words.has("--headless") or words.has("--json") or not has_terminal():
+        return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
+    revive(run)
+    return show(run)

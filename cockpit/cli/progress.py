@@ -1,0 +1,86 @@
+"""What a run without a screen says on stderr: calm lines at growing intervals, and one for each change.
+
+Pure: states and a time in, lines out. The figures are the ones that the screen shows.
+"""
+
+from __future__ import annotations
+
+from cockpit.analysis.compare import WORDS
+from cockpit.model.knobs import show_value
+from cockpit.session.activity import BADGES, activity_of, words_of
+from cockpit.session.measure import phases_of
+from cockpit.session.report import delta_words, rate_words
+from cockpit.session.state import Entry, State
+from cockpit.session.status import RECENT_BLOCKS, live_rate
+
+CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
+"""Up to so many seconds after the start, a line every so many seconds."""
+NO_PROBE_S = 20.0
+NO_PROBE = (
+    "no sign of torch from the training yet: has it not been imported, was PYTHONPATH replaced by the command "
+    "(write PYTHONPATH=.:$PYTHONPATH), or does python run with -I, -E or -S?"
+)
+
+
+class Progress:
+    """Remembers what was said; ``said`` gives the lines that are due for a state."""
+
+    def __init__(self) -> None:
+        self._due_s = 0.0
+        self._entries: dict[str, str] = {}
+        self._warned = False
+        self._phase = ""
+
+    def said(self, state: State, now_s: float) -> list[str]:
+        """Lines due at ``now_s`` (seconds since the epoch, as the state's own times)."""
+        began = state.started_s if state.started_s is not None else now_s
+        lines = [line for entry in state.ledger if (line := self._change(entry))]
+        if state.phase != self._phase:
+            self._phase = state.phase
+            if state.phase in ("stopping", "lost"):
+                lines.append(state.phase)
+        if not self._warned and state.probe == "waiting" and state.phase == "running" and now_s - began > NO_PROBE_S:
+            self._warned = True
+            lines.append(NO_PROBE)
+        if now_s >= self._due_s and state.phase == "running":
+            every = next(every for until, every in CALM if now_s - began < until)
+            self._due_s = now_s + every
+            lines.append(where(state, now_s))
+        stamp = clock_words(now_s - began)
+        return [f"[{stamp}] {line}" for line in lines]
+
+    def _change(self, entry: Entry) -> str | None:
+        if self._entries.get(entry.id) == entry.state:
+            return None
+        self._entries[entry.id] = entry.state
+        if entry.state == "applying":
+            return None
+        word = {"settling": "in force, measuring", "rolled_back": "rolled back"}.get(entry.state, entry.state)
+        parts = [f"{words_of(entry)}: {word}"]
+        if entry.state == "kept":
+            parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
+        if entry.reason:
+            parts.append(entry.reason)
+        return ", ".join(part for part in parts if part)
+
+
+def where(state: State, now_s: float) -> str:
+    """One line of progress: epoch, step, rate, the loader's part of a step, the activity."""
+    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    parts = [
+        f"epoch {show_value(state.epoch)} step {show_value(state.step)}",
+        f"{rate_words(live_rate(state))} samples/s",
+    ]
+    if phases is not None and phases.wait_ms is not None and phases.step_ms > 0:
+        parts.append(f"waits for data {100 * (phases.wait_ms + phases.start_ms) / phases.step_ms:.0f} % of a step")
+    activity = activity_of(state, now_s)
+    badge = BADGES.get(activity.word)
+    parts.append((badge.word if badge else activity.word).lower())
+    return " · ".join(parts)
+
+
+def clock_words(seconds: float) -> str:
+    """``0:07``, ``12:40``, ``1:02:03``."""
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

@@ -1,0 +1,83 @@
+"""``cockpit run``: start somebody's training and show it, on a screen or as plain lines.
+
+The screen is only a client: leaving it, or losing it, changes nothing for the training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cockpit.config.setup import Machine, differences
+from cockpit.engine.start import start_run
+from cockpit.model.errors import UsageError
+from cockpit.sensors.limits import usable_cpus
+
+from . import headless
+from .launch_words import OPTIONS, Plan, plan_of
+from .outcome import exit_status_of, three_lines
+from .runs import Run, state_of
+from .verbs import Verb
+from .words import Words
+
+__all__ = ["OPTIONS", "call"]
+
+
+def call(verb: Verb, words: Words) -> int:
+    """Start it and stay with it; the training's exit status, 0 after detaching."""
+    del verb
+    if not words.rest:
+        raise UsageError("run needs a script or, after --, a command: cockpit run train.py")
+    return start(words, words.rest, command=words.command)
+
+
+def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
+    """Start ``argv`` as ``words`` say. ``command``: it is a whole command line, not a script's."""
+    plan = plan_of(words, argv, command=command)
+    for note in (*plan.notes, *_differences(plan)):
+        print(f"cockpit: {note}", file=sys.stderr)
+    run = start_run(plan.spec)
+    if words.has("--detach"):
+        return _detach(run, as_json=words.has("--json"))
+    if words.has("--headless") or words.has("--json") or not has_terminal():
+        if not words.has("--quiet"):
+            print(f"cockpit: {run.name} started; its output: {run.output}", file=sys.stderr)
+        return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
+    return show(run)
+
+
+def has_terminal() -> bool:
+    """Whether a screen can be drawn: a terminal to read from and one to draw on, that is not dumb."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def show(run: Run) -> int:
+    """The screen, then three lines; the exit status of a training that ended, 0 where it goes on."""
+    # textual is imported here and nowhere else: shell verbs must start at once
+    from cockpit.tui.app import run_screen
+
+    how = run_screen(run.socket, run.data)
+    state = state_of(run)
+    print("\n".join(three_lines(state)), file=sys.stderr)
+    return exit_status_of(state) if how == "ended" else 0
+
+
+def _detach(run: Run, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"run": run.name, "data": str(run.data), "socket": str(run.socket)}))
+    else:
+        print(run.name)
+        print(f"cockpit: started; cockpit attach {run.name}", file=sys.stderr)
+    return 0
+
+
+def _differences(plan: Plan) -> list[str]:
+    if plan.saved is None:
+        return []
+    limit = usable_cpus(os.getpid())
+    # no device node: surely no NVIDIA GPU; with one, the training itself will tell which
+    gpu = None if Path("/dev/nvidiactl").exists() else ""
+    return differences(plan.saved, Machine(limit.cpus if limit else None, gpu, None))

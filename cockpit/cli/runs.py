@@ -1,0 +1,86 @@
+"""What every verb does first: find the run that is meant, and reach its engine or, after its end, its journal.
+
+The only file of this room that knows the engine's functions. A verb that only looks starts nothing; one that asks
+brings a lost engine back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cockpit.engine.rundir import RunDir as Run
+from cockpit.engine.runs import Listed, is_over, list_runs, resolve
+from cockpit.engine.start import ensure_engine
+from cockpit.model.errors import CockpitError, LinkLost, UsageError
+from cockpit.session.journal import read_state
+from cockpit.session.link import request, snapshot
+from cockpit.session.state import State
+
+from .verbs import Verb
+from .words import Option, Words
+
+__all__ = ["STATE_DIR", "Listed", "Run", "all_runs", "ask", "find", "has_ended", "name_in", "recorded_state", "revive"]
+
+STATE_DIR = Option("--state-dir", "where runs are kept (default ~/.local/state/cockpit)", ("DIR",))
+
+
+def name_in(verb: Verb, words: Words) -> str | None:
+    """The RUN of a verb that takes nothing else; raises UsageError for more words."""
+    if len(words.rest) > 1:
+        raise UsageError(f"{verb.name} takes one RUN, not {' '.join(words.rest)}")
+    return words.rest[0] if words.rest else None
+
+
+def state_dir(words: Words) -> Path | None:
+    """The folder given with ``--state-dir``."""
+    given = words.one("--state-dir")
+    return Path(given) if given else None
+
+
+def find(name: str | None, words: Words) -> Run:
+    """The run that is meant; raises NoSuchRun."""
+    return resolve(name, state_dir(words))
+
+
+def all_runs(words: Words) -> Sequence[Listed]:
+    """Every run there is, the newest first."""
+    return list_runs(state_dir(words))
+
+
+def has_ended(run: Run) -> bool:
+    """Whether the journal holds the end of the run."""
+    return run.exit_status.exists() and is_over(run)
+
+
+def revive(run: Run) -> bool:
+    """Have an engine for the run, unless it is over; whether there is one."""
+    return ensure_engine(run)
+
+
+def recorded_state(run: Run) -> State:
+    """The state as the journal alone tells it; raises CockpitError where nothing is recorded."""
+    state = read_state(run.data)
+    if state is None:
+        raise CockpitError(f"{run.name} has no journal to read ({run.data})")
+    return state
+
+
+def state_of(run: Run) -> State:
+    """The newest state: the engine's while there is one to be had, else the journal's."""
+    for _ in range(2):
+        if not ensure_engine(run):
+            break
+        try:
+            return snapshot(run.socket)
+        except LinkLost:
+            continue  # it left between two questions: look once more whether the run is over
+    return recorded_state(run)
+
+
+def ask(run: Run, verb: str, **args: Any) -> dict[str, Any]:
+    """Ask the run's engine, bringing it back first where it was lost; raises CockpitError with its reason."""
+    if not ensure_engine(run):
+        raise CockpitError(f"{run.name} has ended: nothing can be asked of it any more")
+    return request(run.socket, verb, **args)

@@ -1,0 +1,35 @@
+"""``cockpit save``: write the tuned setup of a run, while it runs or after its end."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from cockpit.model.errors import CockpitError
+from cockpit.session.save import DEFAULT_FILE, save
+
+from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
+from .verbs import Verb
+from .words import Option, Words
+
+OPTIONS: tuple[Option, ...] = (
+    Option("--to", f"the file (default {DEFAULT_FILE})", ("FILE",)),
+    Option("--force", "overwrite a file that cockpit did not write"),
+    STATE_DIR,
+)
+
+
+def call(verb: Verb, words: Words) -> int:
+    """Write it and print its path; 0."""
+    run = find(name_in(verb, words), words)
+    state = state_of(run)
+    path = Path(words.one("--to") or DEFAULT_FILE)
+    saved = save(state, path, force=words.has("--force"))
+    if not has_ended(run):
+        # the file is written: an engine that just left cannot make that untrue
+        with suppress(CockpitError):
+            ask(run, "saved", path=str(path.resolve()))
+    print(path)
+    print(f"cockpit: {' '.join(saved)}; use it: cockpit run --config {path} {state.script}".rstrip(), file=sys.stderr)
+    return 0

@@ -1,0 +1,83 @@
+"""``cockpit status``: what a run is doing, once: one JSON object, or a page for people."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from cockpit.model.knobs import show_value
+from cockpit.session.activity import BADGES, activity_of
+from cockpit.session.knobs import KnobRow, knob_rows
+from cockpit.session.measure import phases_of
+from cockpit.session.report import duration, rate_words, steps_words, trial_line
+from cockpit.session.state import State
+from cockpit.session.status import RECENT_BLOCKS, live_rate, status_of
+
+from .runs import STATE_DIR, find, name_in, state_of
+from .verbs import Verb
+from .words import Option, Words
+
+OPTIONS: tuple[Option, ...] = (Option("--json", "one JSON object, as the README lists its keys"), STATE_DIR)
+
+
+def call(verb: Verb, words: Words) -> int:
+    """Print it; 0."""
+    run = find(name_in(verb, words), words)
+    state = state_of(run)
+    now_s = time.time()
+    if words.has("--json"):
+        print(json.dumps(status_of(state, now_s)))
+    else:
+        print("\n".join(page(state, now_s)))
+    return 0
+
+
+def page(state: State, now_s: float) -> list[str]:
+    """The state as lines for people; – for what was not measured."""
+    activity = activity_of(state, now_s)
+    badge = BADGES.get(activity.word, BADGES["idle"])
+    since = f" for {duration(activity.for_s)}" if activity.for_s is not None else ""
+    base = state.baseline.samples_per_s if state.baseline else None
+    lines = [
+        f"{state.run}  {badge.word.lower()}{since}  {steps_words(state)}  pid {show_value(state.pid)}",
+        f"throughput  {rate_words(live_rate(state))} samples/s, baseline {rate_words(base)}",
+        f"a step      {step_words(state)}",
+    ]
+    if state.probe != "connected" and state.phase == "running":
+        lines.append(f"probe       {state.probe}: figures are missing or old")
+    if state.exit_status is not None:
+        lines.append(f"ended       with status {state.exit_status}")
+    lines += ["", "knobs", *[f"  {knob_line(row)}" for row in knob_rows(state)]]
+    lines += ["", "trials", *([f"  {trial_line(entry)}" for entry in state.ledger] or ["  none yet"])]
+    return lines
+
+
+def step_words(state: State) -> str:
+    """Mean milliseconds by phase over the newest blocks."""
+    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    if phases is None:
+        return "not measured yet"
+    parts: list[tuple[str, Any]] = [
+        ("wait", phases.wait_ms),
+        ("start", phases.start_ms),
+        ("forward", phases.forward_ms),
+        ("backward", phases.backward_ms),
+        ("optimizer", phases.optimizer_ms),
+        ("other", phases.other_ms),
+    ]
+    return f"{phases.step_ms:.1f} ms: " + ", ".join(
+        f"{name} {'–' if value is None else format(value, '.1f')}" for name, value in parts
+    )
+
+
+def knob_line(row: KnobRow) -> str:
+    """``num_workers  4 (script 0) kept``, with the queued value and the reason where there is one."""
+    parts = [f"{row.name:<19} {'mixed' if row.mixed else show_value(row.in_force)} (script {show_value(row.script)})"]
+    if row.next is not None:
+        parts.append(f"next {show_value(row.next)}")
+    if row.state != "untouched":
+        parts.append(row.state.replace("_", " "))
+    if row.reason:
+        parts.append(f"– {row.reason}")
+    return " ".join(parts)
