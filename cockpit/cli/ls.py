@@ -31,13 +31,8 @@ def call(verb: Verb, words: Words) -> int:
         return 0
     print("  ".join(title.ljust(width) for title, width in COLUMNS).rstrip() + "  script")
     for found in rows:
-        cells = (
-            found["run"],
-            found["state"],
-            found["epoch"],
-            rate_words(found["samples_per_s"]),
-            duration(found["age_s"] or 0),
-        )
+        age = duration(found["age_s"]) if found["age_s"] is not None else None
+        cells = (found["run"], found["state"], found["epoch"], rate_words(found["samples_per_s"]), age)
         line = "  ".join(
             ("–" if cell is None else str(cell)).ljust(width) for cell, (_, width) in zip(cells, COLUMNS, strict=True)
         )

@@ -67,10 +67,8 @@ class Progress:
 def where(state: State, now_s: float) -> str:
     """One line of progress: epoch, step, rate, the loader's part of a step, the activity."""
     phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
-    parts = [
-        f"epoch {show_value(state.epoch)} step {show_value(state.step)}",
-        f"{rate_words(live_rate(state))} samples/s",
-    ]
+    parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]
+    parts.append(f"{rate_words(live_rate(state))} samples/s")
     if phases is not None and phases.wait_ms is not None and phases.step_ms > 0:
         parts.append(f"waits for data {100 * (phases.wait_ms + phases.start_ms) / phases.step_ms:.0f} % of a step")
     activity = activity_of(state, now_s)

@@ -1,10 +1,11 @@
-"""``cockpit stop``: a soft stop. The training alone is told, and may save; after the grace everything of the run ends."""
+"""``cockpit stop``: a soft stop. The training alone is told, and may save; after the grace the whole run ends."""
 
 from __future__ import annotations
 
 import sys
 import time
 
+from cockpit.engine.start import GRACE_S
 from cockpit.model.errors import CockpitError
 
 from .runs import STATE_DIR, Run, ask, find, has_ended, name_in, recorded_state
@@ -21,7 +22,6 @@ OPTIONS: tuple[Option, ...] = (
 LOOK_S = 0.1
 BEYOND_S = 30.0
 """How long after the grace we wait for the last process: it is being ended by force by then."""
-GRACE_S = 30.0
 
 
 def call(verb: Verb, words: Words) -> int:
@@ -32,7 +32,8 @@ def call(verb: Verb, words: Words) -> int:
     grace = words.one("--grace")
     grace_s = seconds(grace, "--grace") if grace is not None else None
     result = ask(run, "stop", force=words.has("--force"), grace_s=grace_s)
-    grace_s = float(result.get("grace_s") or (GRACE_S if grace_s is None else grace_s))
+    told = result.get("grace_s", run.facts().get("grace_s", GRACE_S) if grace_s is None else grace_s)
+    grace_s = float(told)
     how = "being ended" if words.has("--force") else f"asked to end; it may save for up to {grace_s:g} s"
     print(f"cockpit: {run.name} is {how}", file=sys.stderr)
     if words.has("--no-wait"):
@@ -49,6 +50,4 @@ def _wait(run: Run, longest_s: float) -> int:
             print(f"{run.name} ended with status {state.exit_status}{left}")
             return 0
         time.sleep(LOOK_S)
-    raise CockpitError(
-        f"{run.name} has not ended {longest_s:g} s after it was asked to: cockpit stop --force {run.name}"
-    )
+    raise CockpitError(f"{run.name} has not ended within {longest_s:g} s: cockpit stop --force {run.name}")

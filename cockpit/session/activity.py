@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.analysis.policy import POLICY
-from cockpit.model.knobs import SCRIPT, show_value
 
 from .measure import windows_of
-from .state import Entry, State
+from .state import State
+from .trials import entry_of, words_of
+
+__all__ = ["BADGES", "Activity", "Badge", "activity_of", "words_of"]
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,20 @@ def activity_of(state: State, now_s: float) -> Activity:
     if state.phase != "running":
         since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
-    last = state.ledger[-1] if state.ledger else None
-    if last and last.state == "applying":
-        return Activity("switching", now_s - last.state_s, detail=words_of(last))
+    applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
+    if applying:
+        return Activity("switching", now_s - applying.state_s, detail=words_of(applying))
     stalled = _stalled(state)
     if stalled:
         return stalled
+    last = state.ledger[-1] if state.ledger else None
     if last and last.state == "rolled_back" and now_s - last.state_s < ROLLED_BACK_SHOWN_S:
         return Activity("rolled_back", now_s - last.state_s, detail=last.reason)
-    if last and last.state == "settling":
-        since = now_s - (last.landed_s or last.state_s)
-        return Activity("measuring", since, last.settled_steps, last.settle_steps)
+    # a newer change that only waits, or was refused, does not end the settling of the one in force
+    ours = entry_of(state, state.current.change) if state.current.change else None
+    if ours and ours.state == "settling":
+        since = now_s - (ours.landed_s or ours.state_s)
+        return Activity("measuring", since, ours.settled_steps, ours.settle_steps)
     return _by_windows(state, now_s)
 
 
@@ -102,16 +107,3 @@ def _stalled(state: State) -> Activity | None:
     if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * typical_s):
         return Activity("stalled", latest.doing_for_s, detail=f"in {(latest.doing or 'step').replace('_', ' ')}")
     return None
-
-
-def words_of(entry: Entry) -> str:
-    """A change in a few words: ``num_workers 0→4, prefetch_factor 2``; asked values where none is in force yet."""
-    pairs = entry.change or {}
-    parts = []
-    for name, value in entry.asked.items():
-        if name in pairs and pairs[name][0] is not None:
-            old, new = pairs[name]
-            parts.append(f"{name} {show_value(old)}→{show_value(new)}")
-        else:
-            parts.append(f"{name} {'as the script has it' if value == SCRIPT else show_value(value)}")
-    return ", ".join(parts)

@@ -118,6 +118,8 @@ def _saved(state: State, event: SetupSaved) -> State:
 
 
 def _stopping(state: State, event: Stopping) -> State:
+    if state.phase in ("ended", "lost"):
+        return state
     return replace(state, phase="stopping", stopping_until_s=event.until_s)
 
 

@@ -77,8 +77,9 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
 
 
 def last_entry(state: State, name: str) -> Entry | None:
-    """The newest ledger entry that touches this knob."""
-    return next((entry for entry in reversed(state.ledger) if name in entry.asked), None)
+    """The newest ledger entry that touches this knob of a training loader."""
+    ours = {None, *(loader.id for loader in training_loaders(state))}
+    return next((entry for entry in reversed(state.ledger) if name in entry.asked and entry.loader in ours), None)
 
 
 def queued(state: State) -> tuple[Entry, ...]:

@@ -57,7 +57,7 @@ class Segment:
     """The blocks measured under one setup. ``change`` is what began it (None: as the run started).
 
     ``discard_steps``: steps still to be thrown away, since older workers made them. ``discard_total``: of how many.
-    ``capacity``: batches that may be ready ahead. ``landed_s``: when it began.
+    ``capacity``: batches that may be ready ahead. ``landed_s``: when it began. ``follows``: the change it replaced.
     """
 
     change: str | None = None
@@ -68,6 +68,7 @@ class Segment:
     blocks: tuple[BlockMeasured, ...] = ()
     cold: bool = False
     epoch_s: float | None = None
+    follows: str | None = None
 
 
 @dataclass(frozen=True)

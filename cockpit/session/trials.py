@@ -12,11 +12,20 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
+from cockpit.model.knobs import SCRIPT, show_value
 
 from .measure import windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
 
 PENDING = ("queued", "applying")
+_FROM = {
+    "applying": PENDING,
+    "settling": PENDING,
+    "refused": PENDING,
+    "dropped": PENDING,
+    "rolled_back": (*PENDING, "settling", "kept"),
+}
+"""The states in which a change takes each word of the probe."""
 
 
 def asked(state: State, event: ChangeAsked) -> State:
@@ -38,7 +47,8 @@ def asked(state: State, event: ChangeAsked) -> State:
 def moved(state: State, event: ChangeMoved) -> State:
     """The probe's word on a change, by its new state."""
     entry = entry_of(state, event.id)
-    if entry is None or (entry.state not in (*PENDING, "settling", "kept")):
+    # a word that comes twice, or late, must not take a change back to where it has been
+    if entry is None or entry.state not in _FROM.get(event.state, ()):
         return state
     if event.state == "dropped":
         return replace(state, ledger=tuple(other for other in state.ledger if other.id != event.id))
@@ -49,7 +59,7 @@ def moved(state: State, event: ChangeMoved) -> State:
         reason=event.reason if event.reason is not None else entry.reason,
         stall_ms=event.stall_ms if event.stall_ms is not None else entry.stall_ms,
     )
-    if event.state == "settling" and entry.state in PENDING:
+    if event.state == "settling":
         return _landed(state, after, event)
     if event.state == "rolled_back" and entry.landed_s is not None:
         return _rolled_back(state, after, event)
@@ -63,6 +73,7 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
     discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
     segment = Segment(
         change=event.id,
+        follows=state.current.change,
         capacity=event.capacity,
         discard_steps=discard,
         discard_total=discard,
@@ -76,9 +87,22 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         settle_steps=discard + POLICY.windows_kept * length_for(max(event.capacity, state.current.capacity)).steps,
     )
     # a segment in which nothing was measured yet (two changes at one boundary) is nobody's before
-    previous = state.current if state.current.blocks or state.previous is None else state.previous
-    state = _mark_reverted(state, entry)
+    previous = state.current
+    if not previous.blocks and state.previous is not None:
+        previous = state.previous
+        other = entry_of(state, state.current.change)
+        if other is not None and other.state in ("settling", "kept") and entry.origin != "undo":
+            entry = replace(entry, reason=f"measured together with {words_of(other)}")
+    state = _mark_superseded(_mark_reverted(state, entry))
     return replace(_with_entry(state, entry), previous=previous, current=segment)
+
+
+def _mark_superseded(state: State) -> State:
+    """The change that was still settling stays in force, but no more windows of it alone will come."""
+    other = entry_of(state, state.current.change)
+    if other is None or other.state != "settling":
+        return state
+    return _with_entry(state, replace(other, state="kept", verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:
@@ -97,6 +121,11 @@ def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
     if state.current.change != event.id or state.previous is None:
         return state
     discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
+    follows = state.current.follows
+    if state.previous.change != follows:
+        # what runs again was never measured itself, so there is no segment of it to go on with
+        anew = Segment(follows, event.capacity, discard, discard, event.at_s)
+        return replace(state, current=anew)
     resumed = replace(state.previous, discard_steps=discard, discard_total=discard, landed_s=event.at_s)
     return replace(state, current=resumed, previous=None)
 
@@ -145,7 +174,23 @@ def close_pending(state: State, at_s: float) -> State:
                     reason="the training ended before it could be applied",
                 ),
             )
+        elif entry.state == "settling":
+            reason = entry.reason or "the training ended before it was measured"
+            state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE, reason=reason))
     return state
+
+
+def words_of(entry: Entry) -> str:
+    """A change in a few words: ``num_workers 0→4, prefetch_factor 2``; asked values where none is in force yet."""
+    pairs = entry.change or {}
+    parts = []
+    for name, value in entry.asked.items():
+        if name in pairs and pairs[name][0] is not None:
+            old, new = pairs[name]
+            parts.append(f"{name} {show_value(old)}→{show_value(new)}")
+        else:
+            parts.append(f"{name} {'as the script has it' if value == SCRIPT else show_value(value)}")
+    return ", ".join(parts)
 
 
 def entry_of(state: State, change: str | None) -> Entry | None:

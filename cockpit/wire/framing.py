@@ -49,6 +49,8 @@ class Lines:
             self._rest.clear()
             if self._skipping:
                 self._skipping = False
+            elif len(line) > LIMIT:
+                self.bad += 1
             elif line.strip():
                 found.extend(self._parse(line))
         if not self._skipping:
@@ -62,7 +64,7 @@ class Lines:
     def _parse(self, line: bytes) -> list[dict[str, Any]]:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict):
             return [message]
