@@ -84,9 +84,7 @@ def read_quota_v2(folder: Path) -> float | None:
 
 def read_quota_v1(folder: Path) -> float | None:
     """Microseconds per period in two files; a quota of -1 means none."""
-    return divide(
-        read_text(folder / "cpu.cfs_quota_us") or "", read_text(folder / "cpu.cfs_period_us") or "100000"
-    )
+    return divide(read_text(folder / "cpu.cfs_quota_us") or "", read_text(folder / "cpu.cfs_period_us") or "100000")
 
 
 READ_QUOTA = {1: read_quota_v1, 2: read_quota_v2}

@@ -115,9 +115,7 @@ class Machine:
             fds_limit=fds_limit,
         )
 
-    def _read_cpu(
-        self, reading: MachineReading, main_pid: int | None, worker_pids: Collection[int]
-    ) -> MachineReading:
+    def _read_cpu(self, reading: MachineReading, main_pid: int | None, worker_pids: Collection[int]) -> MachineReading:
         cores = self._cores.read(reading.limit.cores if reading.limit else ())
         tree = TreeReading()
         run_queue_share = None

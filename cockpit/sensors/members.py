@@ -29,9 +29,7 @@ class Known:
 class Members:
     """Finds the run's processes. ``mark`` is ``NAME=value`` as it stands in an environment (None: descendants only)."""
 
-    def __init__(
-        self, proc: Path, mark: bytes | None, ignore: AbstractSet[int], rescan_s: float = 3.0
-    ) -> None:
+    def __init__(self, proc: Path, mark: bytes | None, ignore: AbstractSet[int], rescan_s: float = 3.0) -> None:
         self._proc = proc
         self._mark = mark
         self._ignore = frozenset(ignore)

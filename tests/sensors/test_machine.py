@@ -121,9 +121,7 @@ def test_the_scripted_machine_plays_its_list_and_notes_who_asked() -> None:
 
 
 def test_the_scripted_machine_can_play_for_ever() -> None:
-    machine = ScriptedMachine(
-        [MachineReading(0.0, cpu_main=0.1), MachineReading(0.0, cpu_main=0.9)], again=True
-    )
+    machine = ScriptedMachine([MachineReading(0.0, cpu_main=0.1), MachineReading(0.0, cpu_main=0.9)], again=True)
     assert [machine.read(at, None, ()).cpu_main for at in (1.0, 2.0, 3.0)] == [0.1, 0.9, 0.1]
     with pytest.raises(ValueError, match="at least one"):
         ScriptedMachine([])
