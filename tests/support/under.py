@@ -48,10 +48,10 @@ def run_under(
     return Outcome(status_of(done.returncode), _log(scratch), _report(done.stdout), talk, data_dir)
 
 
-def ask(scratch: Path, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def ask(scratch: Path, verb: str, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """One verb of the command line on the runs kept in ``scratch``; never raises for its exit status."""
     return subprocess.run(
-        [*COCKPIT, *words, "--state-dir", str(scratch)],
+        [*COCKPIT, verb, "--state-dir", str(scratch), *words],
         cwd=REPO,
         env=clean_env(),
         stdin=subprocess.DEVNULL,
