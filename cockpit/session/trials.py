@@ -111,7 +111,8 @@ def _mark_reverted(state: State, entry: Entry) -> State:
         return state
     for other in reversed(state.ledger):
         if other.id != entry.id and other.state in ("kept", "settling") and other.origin != "undo":
-            return _with_entry(state, replace(other, state="reverted"))
+            verdict = NOT_COMPARABLE if other.verdict == SETTLING else other.verdict
+            return _with_entry(state, replace(other, state="reverted", verdict=verdict))
     return state
 
 

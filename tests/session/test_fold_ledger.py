@@ -1,0 +1,216 @@
+"""The life of a change: asked, in force, measured, kept or not. Told in events, read from the state."""
+
+from __future__ import annotations
+
+import pytest
+from support.events import NOISY, Story, beginning, loader
+
+from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
+from cockpit.model.events import BaselineSet, TrainingEnded
+from cockpit.session.fold import fold_all
+from cockpit.session.state import Entry, State
+from cockpit.session.trials import entry_of
+
+WORKERS = ({"num_workers": 0}, {"num_workers": 2})
+
+
+def entry(state: State, change: str = "c1") -> Entry:
+    found = entry_of(state, change)
+    assert found is not None
+    return found
+
+
+def warm() -> tuple[Story, State]:
+    """A run with a cold first window and nine calm ones."""
+    story = Story()
+    return story, fold_all([*beginning(), *story.blocks([50.0, *NOISY])])
+
+
+def test_a_change_is_queued_then_settling_then_kept_with_its_gain() -> None:
+    story, state = warm()
+    state = fold_all([story.asked("c1", {"num_workers": 2})], state)
+    assert (entry(state).state, entry(state).verdict) == ("queued", SETTLING)
+    state = fold_all([story.moved("c1", "settling", before=WORKERS[0], in_force=WORKERS[1], capacity=4)], state)
+    assert entry(state).state == "settling" and entry(state).change == {"num_workers": (0, 2)}
+    assert entry(state).at_step == story.step
+    state = fold_all(story.blocks([200.0]), state)
+    assert entry(state).state == "settling", "the first block holds batches of the old workers and is thrown away"
+    assert entry(state).after_samples_per_s is None
+    state = fold_all(story.blocks([200.0, 202.0]), state)
+    found = entry(state)
+    assert found.state == "kept" and found.verdict == FASTER
+    assert found.before_samples_per_s == pytest.approx(100.0, rel=0.01)
+    assert found.after_samples_per_s == pytest.approx(201.0, rel=0.01)
+    assert found.delta_pct == pytest.approx(101.0, abs=2.0)
+    assert found.interval_pct is not None and found.interval_pct[0] < 101.0 < found.interval_pct[1]
+    assert found.before_windows == len(NOISY) and found.after_windows == 2
+    assert found.settled_steps == found.settle_steps
+
+
+def test_the_first_window_is_never_the_baseline() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks([10.0])])
+    assert state.baseline is None
+    state = fold_all(story.blocks([100.0]), state)
+    assert state.baseline is not None and state.baseline.samples_per_s == pytest.approx(100.0)
+
+
+def test_the_baseline_stays_where_it_was_when_a_change_has_landed() -> None:
+    story, before = warm()
+    after = fold_all([*story.landed("c1", *WORKERS), *story.blocks([300.0] * 5)], before)
+    assert after.baseline == before.baseline
+
+
+def test_a_person_can_call_the_present_the_baseline() -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([300.0] * 5)], state)
+    state = fold_all([BaselineSet(story.at_s)], state)
+    assert state.baseline is not None and state.baseline.by_person
+    assert state.baseline.samples_per_s == pytest.approx(300.0)
+
+
+def test_too_few_windows_before_are_not_comparable_and_claim_nothing() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks([50.0, 100.0, 101.0])])
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 4)], state)
+    found = entry(state)
+    assert found.state == "kept" and found.verdict == NOT_COMPARABLE
+    assert found.delta_pct is None and found.interval_pct is None and found.before_windows == 2
+
+
+def test_as_many_steps_are_thrown_away_as_the_old_workers_had_made() -> None:
+    story, state = warm()
+    state = fold_all(story.landed("c1", *WORKERS, drain=7, capacity=4), state)
+    assert state.current.discard_steps == 7 + 4 + 2
+    state = fold_all(story.blocks([200.0], steps=10), state)
+    assert state.current.discard_steps == 3 and state.current.blocks == ()
+    state = fold_all(story.blocks([200.0, 200.0], steps=10), state)
+    assert state.current.discard_steps == 0 and len(state.current.blocks) == 1
+
+
+def test_blocks_of_another_setup_are_never_counted() -> None:
+    story, state = warm()
+    late = list(story.blocks([999.0] * 3))
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(late, state)
+    assert state.current.blocks == () and entry(state).after_samples_per_s is None
+
+
+def test_two_changes_at_one_boundary_share_their_before_and_say_so() -> None:
+    story, state = warm()
+    before = state.current
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
+    assert state.previous == before
+    assert (entry(state, "c1").state, entry(state, "c1").verdict) == ("kept", NOT_COMPARABLE)
+    assert entry(state, "c2").reason == "measured together with num_workers 0→2"
+    state = fold_all(story.blocks([200.0] * 4), state)
+    assert entry(state, "c2").verdict == FASTER and entry(state, "c2").before_windows == len(NOISY)
+
+
+def test_a_change_overtaken_while_it_settles_claims_nothing() -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0, 200.0])], state)
+    assert entry(state).state == "settling" and entry(state).delta_pct is not None
+    state = fold_all(story.landed("c2", {"num_workers": 2}, {"num_workers": 4}), state)
+    found = entry(state)
+    assert (found.state, found.verdict, found.delta_pct) == ("kept", NOT_COMPARABLE, None)
+
+
+def test_a_rollback_goes_on_with_the_former_segment() -> None:
+    story, state = warm()
+    former = state.current
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all([story.moved("c1", "rolled_back", reason="a worker died", drain=2)], state)
+    found = entry(state)
+    assert (found.state, found.verdict, found.reason) == ("rolled_back", NOT_COMPARABLE, "a worker died")
+    assert state.current.change is None and state.current.blocks == former.blocks
+    assert state.current.discard_steps == 2 + 3
+    story.change = None
+    state = fold_all(story.blocks([100.0, 100.0]), state)
+    assert len(state.current.blocks) == len(former.blocks) + 1
+
+
+def test_a_rollback_to_a_setup_that_was_never_measured_starts_afresh() -> None:
+    story, state = warm()
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
+    state = fold_all([story.moved("c2", "rolled_back", reason="no")], state)
+    assert state.current.change == "c1" and state.current.blocks == ()
+    story.change = "c1"
+    state = fold_all(story.blocks([200.0] * 4), state)
+    assert len(state.current.blocks) == 3
+    assert entry(state, "c1").verdict == FASTER
+
+
+def test_an_undo_reverts_the_change_that_it_takes_back() -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 4)], state)
+    undo = story.asked("c2", {"num_workers": 0}, origin="undo")
+    state = fold_all([undo, story.moved("c2", "settling", before=WORKERS[1], in_force=WORKERS[0])], state)
+    assert entry(state, "c1").state == "reverted" and entry(state, "c1").verdict == FASTER
+    state = fold_all(story.blocks([100.0] * 4), state)
+    assert entry(state, "c2").state == "kept"
+
+
+@pytest.mark.parametrize("word", ["refused", "rolled_back"])
+def test_a_change_that_never_landed_leaves_the_measuring_alone(word: str) -> None:
+    story, before = warm()
+    state = fold_all(
+        [story.asked("c1", {"pin_memory": True}), story.moved("c1", word, reason="no accelerator")], before
+    )
+    assert (entry(state).state, entry(state).reason) == (word, "no accelerator")
+    assert entry(state).verdict == NOT_COMPARABLE and entry(state).after_samples_per_s is None
+    assert (state.current, state.previous) == (before.current, before.previous)
+
+
+@pytest.mark.parametrize("word", ["settling", "applying", "refused", "dropped"])
+def test_a_word_that_comes_late_or_twice_changes_nothing(word: str) -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 4)], state)
+    again = fold_all([story.moved("c1", word, before=WORKERS[0], in_force=WORKERS[1])], state)
+    assert again.ledger == state.ledger and again.current == state.current
+
+
+def test_a_dropped_change_leaves_the_ledger_and_an_unknown_one_is_ignored() -> None:
+    story, state = warm()
+    state = fold_all([story.asked("c1", {"num_workers": 2}), story.asked("c1", {"num_workers": 9})], state)
+    assert [line.asked for line in state.ledger] == [{"num_workers": 2}]
+    state = fold_all([story.moved("c1", "dropped"), story.moved("nobody", "settling")], state)
+    assert state.ledger == () and state.current.change is None
+
+
+def test_the_end_closes_what_was_pending_and_stops_what_was_settling() -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), story.asked("c2", {"pin_memory": True})], state)
+    state = fold_all([TrainingEnded(story.at_s, 0)], state)
+    assert (entry(state, "c2").state, entry(state, "c2").verdict) == ("refused", NOT_COMPARABLE)
+    assert (entry(state, "c1").state, entry(state, "c1").verdict) == ("settling", NOT_COMPARABLE)
+    assert all(line.reason for line in state.ledger)
+
+
+def test_the_comparison_is_frozen_once_the_next_change_lands() -> None:
+    story, state = warm()
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 5)], state)
+    first = entry(state)
+    state = fold_all([*story.landed("c2", WORKERS[1], {"num_workers": 4}), *story.blocks([50.0] * 9)], state)
+    assert entry(state) == first
+    assert entry(state, "c2").before_samples_per_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_a_loader_that_cannot_be_counted_gives_no_rate_and_no_verdict() -> None:
+    from dataclasses import replace
+
+    story = Story()
+    blind = [replace(one, samples=None) for one in story.blocks([100.0] * 9)]  # type: ignore[type-var]
+    state = fold_all([*beginning(), *blind])
+    assert state.baseline is None
+    state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 4)], state)
+    assert entry(state).verdict == NOT_COMPARABLE and entry(state).before_samples_per_s is None
+
+
+def test_roles_of_loaders_are_kept_as_reported() -> None:
+    from cockpit.model.events import LoadersSeen
+
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (loader(), loader("train.py:52", "other")))])
+    assert [found.role for found in state.loaders] == ["train", "other"]
