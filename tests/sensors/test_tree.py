@@ -254,6 +254,39 @@ def test_a_new_loader_worker_is_known_by_its_name_before_the_probe_reports_it(
     assert found.worker_pids == (11,)
 
 
+LOADER = """
+import time
+from torch.utils.data import DataLoader
+
+class Busy:
+    def __len__(self):
+        return 10**6
+    def __getitem__(self, index):
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+        return index
+
+if __name__ == "__main__":
+    iterator = iter(DataLoader(Busy(), batch_size=10**3, num_workers=2))
+    print("up", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_real_loader_workers_are_told_from_the_main_process_without_a_probe() -> None:
+    with started(LOADER) as process:
+        machine = Machine()
+        machine.read(time.monotonic(), process.pid, ())
+        time.sleep(1.5)
+        found = machine.read(time.monotonic(), process.pid, ())
+        for pid in Members(PROC, None, ignore=set()).find(0.0, process.pid):
+            os.kill(pid, 9)
+    assert found.cpu_main is not None and found.cpu_main < 0.1
+    assert found.cpu_workers is not None and found.cpu_workers > 0.2
+    assert found.cpu_others == 0.0
+
+
 def test_processes_that_share_a_core_wait_for_it() -> None:
     core = min(os.sched_getaffinity(0))
     bound = f"import os; os.sched_setaffinity(0, {{{core}}})\n" + BURN
