@@ -1,0 +1,164 @@
+"""What a verb about knobs means for a run: pure decisions over the state, carried out by ``verbs``.
+
+Says which events to make and what to tell the probes, or raises a CockpitError with the sentence for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.events import ChangeAsked, ChangeMoved, Event
+from cockpit.model.knobs import SCRIPT, Value, check_value, show_value
+from cockpit.session.knobs import knob_rows, queued
+from cockpit.session.state import Entry, State
+
+from .hear import Message, ask_message
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Events to make, messages for the probes, the answer for whoever asked, and what was withdrawn."""
+
+    events: tuple[Event, ...]
+    messages: tuple[Message, ...]
+    result: Mapping[str, Any]
+
+
+def ask(
+    state: State,
+    at_s: float,
+    change: str,
+    knobs: Mapping[str, object],
+    now: bool = False,
+    loader: str | None = None,
+    origin: str = "person",
+) -> Decision:
+    """Ask for ``knobs``, and for what is still queued for the same loader. No knobs and ``now``: the queue, now."""
+    check_running(state)
+    _check_loader(state, loader)
+    checked = {name: check_value(name, value) for name, value in knobs.items()}
+    old = [entry for entry in _waiting(state) if entry.loader == loader]
+    if not checked and not (now and old):
+        raise UsageError("nothing is queued to apply now" if now else "name a knob and a value, as in num_workers=4")
+    merged: dict[str, Value] = {}
+    for entry in old:
+        merged.update(entry.asked)
+    merged.update(checked)
+    withdrawn = _withdraw(old, at_s)
+    if all(_is_already(state, name, value) for name, value in merged.items()) and loader is None:
+        if not old:
+            told = ", ".join(f"{name} is already {_as_words(value)}" for name, value in merged.items())
+            raise CockpitError(told)
+        return Decision(*withdrawn, {"id": None, "dropped": [entry.id for entry in old]})
+    now = now or any(entry.now for entry in old)
+    asked = ChangeAsked(at_s, change, merged, now, loader, origin)
+    message = ask_message(change, merged, now, loader)
+    return Decision((*withdrawn[0], asked), (*withdrawn[1], message), {"id": change})
+
+
+def drop(state: State, at_s: float) -> Decision:
+    """Withdraw everything that is queued and not yet being applied."""
+    old = _waiting(state)
+    if not old:
+        raise CockpitError("no change is queued")
+    return Decision(*_withdraw(old, at_s), {"dropped": [entry.id for entry in old]})
+
+
+def undo(state: State, at_s: float, change: str) -> Decision:
+    """Take back the newest change in force: ask for the values it found."""
+    check_running(state)
+    _check_nothing_pending(state)
+    done, _ = stacks(state)
+    if not done:
+        raise CockpitError("nothing to undo: no change is in force")
+    return _again(state, at_s, change, done[-1], 0, "undo")
+
+
+def redo(state: State, at_s: float, change: str) -> Decision:
+    """Make the change that was undone last once more."""
+    check_running(state)
+    _check_nothing_pending(state)
+    _, undone = stacks(state)
+    if not undone:
+        raise CockpitError("nothing to redo: no change was undone")
+    return _again(state, at_s, change, undone[-1], 1, "redo")
+
+
+def stacks(state: State) -> tuple[list[Entry], list[Entry]]:
+    """(changes in force, changes undone), newest last, as an editor would count them."""
+    done: list[Entry] = []
+    undone: list[Entry] = []
+    for entry in state.ledger:
+        if entry.state not in ("settling", "kept", "reverted"):
+            continue
+        if entry.origin == "undo":
+            if done:
+                undone.append(done.pop())
+        elif entry.origin == "redo":
+            if undone:
+                undone.pop()
+            done.append(entry)
+        else:
+            undone.clear()
+            done.append(entry)
+    return done, undone
+
+
+def check_running(state: State) -> None:
+    """Raises a CockpitError where no change can come into force any more."""
+    if state.phase in ("ended", "lost"):
+        raise CockpitError(f"{state.run} has ended: nothing can be changed any more")
+    if state.phase == "stopping":
+        raise CockpitError(f"{state.run} is stopping: nothing can be changed any more")
+
+
+def _again(state: State, at_s: float, change: str, entry: Entry, side: int, origin: str) -> Decision:
+    pairs = entry.change or {name: (None, value) for name, value in entry.asked.items()}
+    values: dict[str, Value] = {}
+    for name, pair in pairs.items():
+        value = pair[side]
+        values[name] = SCRIPT if value is None else value
+    asked = ChangeAsked(at_s, change, values, entry.now, entry.loader, origin)
+    message = ask_message(change, values, entry.now, entry.loader)
+    return Decision((asked,), (message,), {"id": change, "of": entry.id})
+
+
+def _waiting(state: State) -> list[Entry]:
+    return [entry for entry in queued(state) if entry.state == "queued" and entry.origin != "schedule"]
+
+
+def _check_nothing_pending(state: State) -> None:
+    pending = [entry for entry in queued(state) if entry.origin != "schedule"]
+    if pending and pending[-1].state == "applying":
+        raise CockpitError("a change is being applied: wait until it is in force")
+    if pending:
+        raise CockpitError("a change is still queued: drop it first")
+
+
+def _withdraw(old: list[Entry], at_s: float) -> tuple[tuple[Event, ...], tuple[Message, ...]]:
+    events = tuple(ChangeMoved(at_s, entry.id, "dropped") for entry in old)
+    return events, tuple({"m": "drop", "id": entry.id} for entry in old)
+
+
+def _check_loader(state: State, loader: str | None) -> None:
+    known = [info.id for info in state.loaders]
+    if loader is not None and known and loader not in known:
+        raise CockpitError(f"no loader {loader} was seen: there are {', '.join(known)}")
+
+
+def _is_already(state: State, name: str, value: Value) -> bool:
+    """Whether asking would change nothing; False wherever that is not certain."""
+    row = next(row for row in knob_rows(state) if row.name == name)
+    if row.mixed or row.in_force is None or row.state == "applying":
+        return False
+    landed = next((entry for entry in reversed(state.ledger) if entry.change and name in entry.change), None)
+    if landed is not None and landed.change is not None and landed.change[name][1] != row.in_force:
+        return False  # the loaders' report is older than the change
+    return row.in_force == (row.script if value == SCRIPT else value)
+
+
+def _as_words(value: Value) -> str:
+    return "as the script has it" if value == SCRIPT else show_value(value)

@@ -1,0 +1,239 @@
+"""One run's engine: reads the machine, listens to probes and clients, records, and sees the run to its end.
+
+Made by ``main`` in its own process. Everything it does to the training is in ``verbs`` (what was asked for) and
+``phases`` (what must follow); if it dies at any line, the training goes on and another engine takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cockpit.model.events import (
+    ChangeAsked,
+    MachineSeen,
+    OutputSeen,
+    ProcessStarted,
+    Sampled,
+    TrainingEnded,
+)
+from cockpit.sensors.machine import MachineReader, MachineReading
+
+from . import phases, processes
+from .hear import Ears, Message, schedule_of
+from .output import Output
+from .record import Record
+from .rundir import RunDir, read_json
+from .runs import STARTING_S_AT_MOST
+from .server import Server
+from .verbs import Verbs
+
+SAMPLE_S = 0.5
+OUTPUT_S = 1.0
+REPAIR_S = 1.0
+
+
+class Engine:
+    """``clock`` gives seconds since the epoch; spans are measured with ``time.monotonic``."""
+
+    def __init__(
+        self, run: RunDir, record: Record, machine: MachineReader, clock: Callable[[], float] = time.time
+    ) -> None:
+        facts = run.facts()
+        self._run = run
+        self._record = record
+        self._machine = machine
+        self._clock = clock
+        self._facts = facts
+        self._ears = Ears(schedule_of(read_json(run.start_file)))
+        grace_s = facts.get("grace_s")
+        self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
+        self.server = Server(run, record, self)
+        output = record.state.output
+        self._output = Output(run.output, output.bytes if output else 0)
+        self._pids = processes.read_pids(run)
+        self._gone_s: float | None = None
+        self._over_s = clock()
+        self._sampled_s: float | None = None
+        self._output_s = -OUTPUT_S
+        self._repaired_s = time.monotonic()
+        self._wake = asyncio.Event()
+        self._left = False
+
+    def heard(self, key: int, send: Callable[[Message], None], message: Message) -> None:
+        """A probe has spoken (see ``server.Handler``)."""
+        for event in self._ears.hear(key, send, message, self._record.state, self._clock()):
+            self._record.happen(event)
+
+    def hung_up(self, key: int) -> None:
+        """A probe's connection has closed; perhaps the training with it."""
+        for event in self._ears.lost(key, self._clock()):
+            self._record.happen(event)
+        self._wake.set()
+
+    def do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+        """A client's verb (see ``server.Handler``)."""
+        self._wake.set()
+        return self._verbs.do(verb, args)
+
+    def training_began(self) -> None:
+        """The keeper has written its pids (or an older engine has seen them)."""
+        self._pids = processes.read_pids(self._run)
+        if self._pids is not None and self._record.state.pid is None:
+            self._record.happen(ProcessStarted(self._clock(), self._pids.training))
+
+    async def run(self) -> None:
+        """Until nothing is left to do."""
+        self._watch_keeper()
+        while not self._left:
+            await self._turn()
+            try:
+                async with asyncio.timeout(self._pause_s()):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+        self.server.close()
+        self._record.journal.close()
+
+    def _pause_s(self) -> float:
+        if self._gone_s is not None or self._record.state.phase == "stopping":
+            return 0.1
+        since = 0.0 if self._sampled_s is None else time.monotonic() - self._sampled_s
+        return max(0.01, SAMPLE_S - since)
+
+    def _watch_keeper(self) -> None:
+        """Wake as soon as the keeper ends, instead of at the next half second."""
+        if self._pids is None:
+            return
+        try:
+            handle = os.pidfd_open(self._pids.keeper)
+        except OSError:
+            return
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(handle)
+            os.close(handle)
+            self._wake.set()
+
+        loop.add_reader(handle, ended)
+
+    async def _turn(self) -> None:
+        now = time.monotonic()
+        if self._pids is None:
+            self.training_began()
+        if self._record.state.phase not in ("ended", "lost"):
+            self._look_at_end()
+        if self._gone_s is None and self._pids is not None:
+            if self._sampled_s is None or now - self._sampled_s >= SAMPLE_S:
+                self._sample(now)
+            if now - self._output_s >= OUTPUT_S:
+                self._output_s = now
+                self._see_output()
+        if now - self._repaired_s >= REPAIR_S:
+            self._repaired_s = now
+            await self.server.repair()
+        self._carry_out()
+
+    def _look_at_end(self) -> None:
+        if self._gone_s is None and not self._training_lives():
+            self._gone_s = self._clock()
+
+    def _training_lives(self) -> bool:
+        if processes.read_exit(self._run) is not None:
+            return False
+        if not processes.is_here(self._facts):
+            return False
+        pids = self._pids
+        if pids is None:
+            return self._clock() - float(self._facts.get("started_s", 0.0)) < STARTING_S_AT_MOST
+        if processes.is_alive(pids.keeper, pids.keeper_started):
+            return True
+        # the keeper writes the status, then ends: look again before calling it lost
+        lives = processes.is_alive(pids.training, pids.training_started)
+        return lives and processes.read_exit(self._run) is None
+
+    def _sample(self, now: float) -> None:
+        at_s = self._clock()
+        span_s = SAMPLE_S if self._sampled_s is None else now - self._sampled_s
+        self._sampled_s = now
+        pids = self._pids
+        lead = self._ears.lead()
+        main = lead.pid if lead is not None and lead.trains else pids.training if pids else None
+        reading = self._machine.read(now, main, self._ears.worker_pids())
+        self._see_machine(reading, at_s)
+        self._record.happen(
+            Sampled(
+                at_s,
+                span_s,
+                cpu_main=reading.cpu_main,
+                cpu_workers=reading.cpu_workers,
+                cpu_others=reading.cpu_others,
+                cpu_machine=reading.cpu_machine,
+                cores_busy=reading.cores_busy,
+                **self._ears.ticks.take(at_s),
+            )
+        )
+
+    def _see_machine(self, reading: MachineReading, at_s: float) -> None:
+        limit, known = reading.limit, self._record.state.machine
+        if limit is None:
+            return
+        if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
+            self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
+
+    def _see_output(self) -> None:
+        known = self._record.state.output
+        if self._output.look() and (known is None or known.bytes != self._output.written):
+            self._record.happen(OutputSeen(self._clock(), self._output.line, self._output.written))
+
+    def _carry_out(self) -> None:
+        view = self._view()
+        if phases.needs_others(view):
+            view = self._view(with_others=True)
+        for action in phases.decide(view):
+            if isinstance(action, phases.Send):
+                for pid in action.pids:
+                    started = self._pids.training_started if self._pids and pid == self._pids.training else None
+                    processes.send(self._run, pid, action.number, started)
+            elif isinstance(action, phases.Finish):
+                self._finish(action)
+            else:
+                self._left = True
+
+    def _view(self, with_others: bool = False) -> phases.View:
+        state = self._record.state
+        pids = self._pids
+        training = pids.training if pids else None
+        others: tuple[processes.Process, ...] = ()
+        if with_others:
+            found = processes.marked(self._run, self._ears.worker_pids())
+            others = tuple(process for process in found if process.pid != training)
+        ended = processes.read_exit(self._run) if self._gone_s is not None else None
+        return phases.View(
+            now_s=self._clock(),
+            training=training if self._gone_s is None else None,
+            others=others,
+            stop_until_s=state.stopping_until_s,
+            gone_s=self._gone_s,
+            exit_status=ended[0] if ended else None,
+            over=state.phase in ("ended", "lost"),
+            over_s=self._over_s,
+            clients=self.server.clients,
+            was_watched=self.server.was_watched,
+        )
+
+    def _finish(self, action: phases.Finish) -> None:
+        at_s = self._clock()
+        self._see_output()
+        reported = {entry.id for entry in self._record.state.ledger}
+        for change, asked in self._ears.schedule.items():
+            if change not in reported:
+                self._record.happen(ChangeAsked(at_s, change, asked.knobs, asked.now, asked.loader, asked.origin))
+        self._record.happen(TrainingEnded(at_s, action.exit_status, action.survivors))
+        self._over_s = at_s
+        self._wake.set()

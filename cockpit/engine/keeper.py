@@ -1,0 +1,105 @@
+"""Starts the training, waits for it, writes how it ended. Run as ``python -I -S keeper.py FOLDER`` by the engine.
+
+Reads what to start as one JSON object ({argv, env, cwd}) from stdin, so that its own environment bears no mark. It has
+its own session, ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+
+def main(folder: str) -> None:
+    """Write pids.json, then exit_status (128 + n for signal n; 126/127 and a reason where nothing could start)."""
+    plan = json.load(sys.stdin)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    become_subreaper()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_IGN)
+    # the place for the answer is taken now: a disk that is full at the end must not swallow it
+    write(folder, "exit_status.new", " " * 512)
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        begin(folder, plan["argv"], plan["env"], plan["cwd"], tell)
+    os.close(tell)
+    failed = os.read(told, 1000).decode()  # ends empty as soon as the training's own program runs
+    if not failed:
+        times = {"keeper_started": started(os.getpid()), "training_started": started(pid)}
+        write(folder, "pids.json.new", json.dumps({"keeper": os.getpid(), "training": pid, **times}))
+        os.replace(os.path.join(folder, "pids.json.new"), os.path.join(folder, "pids.json"))
+    status = wait_for(pid)
+    finish(folder, failed or "%d\n" % status)
+
+
+def become_subreaper() -> None:
+    """Orphans of the training become our children, so that they are reaped and stay findable."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) -> None:
+    """In the child: default signals, no input, output to the file, then become the training. Never returns."""
+    try:
+        os.setpgid(0, 0)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        output = os.open(os.path.join(folder, "output.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(cwd)
+        os.execve(argv[0], argv, env)
+    except OSError as error:
+        code = 127 if isinstance(error, FileNotFoundError) else 126
+        os.write(tell, ("%d\n%s: %s\n" % (code, argv[0], error.strerror)).encode())
+    finally:
+        os._exit(126)
+
+
+def wait_for(pid: int) -> int:
+    """Exit status of the training; other children that end meanwhile are orphans we adopted."""
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == pid:
+            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def finish(folder: str, text: str) -> None:
+    """Put the answer in place in one step; a file system that refuses is asked again for a minute."""
+    path = os.path.join(folder, "exit_status")
+    for _ in range(60):
+        try:
+            with open(path + ".new", "r+" if os.path.exists(path + ".new") else "w") as file:
+                file.write(text)
+                file.truncate()
+            os.replace(path + ".new", path)
+            return
+        except OSError:
+            time.sleep(1.0)
+
+
+def started(pid: int) -> int | None:
+    """When the process began, in clock ticks since boot: tells it from a later one with the same pid."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def write(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,106 @@
+"""Where a run stands and what has to be done next: stopping, the end, leaving. Pure; ``engine`` carries it out.
+
+The two promises in it: a soft stop signals the training alone until its grace is over; after a normal end nothing but
+this run's loader workers is signalled.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from .processes import Process
+
+KILL_AFTER_S = 4.0
+"""After TERM to everything: how long until KILL."""
+WORKERS_KILL_AFTER_S = 1.0
+NAMED_AFTER_S = 0.6
+"""Helpers that end just after the training are no survivors."""
+SURVIVE_KILL_S = 10.0
+"""A process that has not gone so long after KILL sleeps in the kernel: it is named and the run ends."""
+LINGER_S = 2.0
+"""An engine that nobody has watched yet stays so long after the end, for the screen that is just opening."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the decision rests on. Times in seconds by one clock.
+
+    ``others`` are the run's living processes but the training; looked up only when they matter.
+    ``stop_until_s``: end of the grace of a stop that was asked for. ``gone_s``: when the training was seen gone.
+    ``lost``: its exit status cannot be known any more. ``over``: the end is written down already.
+    """
+
+    now_s: float
+    training: int | None = None
+    others: tuple[Process, ...] = ()
+    stop_until_s: float | None = None
+    gone_s: float | None = None
+    exit_status: int | None = None
+    over: bool = False
+    over_s: float = 0.0
+    clients: int = 0
+    was_watched: bool = False
+
+
+@dataclass(frozen=True)
+class Send:
+    """Signal these processes, each only if it bears the run's mark."""
+
+    pids: tuple[int, ...]
+    number: signal.Signals
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Write down the end."""
+
+    exit_status: int | None
+    survivors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Nothing is left to do for this engine."""
+
+
+Action = Send | Finish | Leave
+
+
+def needs_others(view: View) -> bool:
+    """Whether deciding needs to know the run's other processes (a walk through /proc)."""
+    return not view.over and (view.gone_s is not None or _is_escalated(view))
+
+
+def decide(view: View) -> tuple[Action, ...]:
+    """What to do now, in this order."""
+    if view.over:
+        stays = view.clients > 0 or (not view.was_watched and view.now_s - view.over_s < LINGER_S)
+        return () if stays else (Leave(),)
+    if view.gone_s is not None:
+        return _after_the_end(view, view.gone_s)
+    if _is_escalated(view) and view.stop_until_s is not None:
+        training = () if view.training is None else (view.training,)
+        pids = (*training, *(process.pid for process in view.others))
+        return (_harder(pids, view.now_s - view.stop_until_s, KILL_AFTER_S),)
+    return ()
+
+
+def _is_escalated(view: View) -> bool:
+    return view.stop_until_s is not None and view.now_s >= view.stop_until_s
+
+
+def _after_the_end(view: View, gone_s: float) -> tuple[Action, ...]:
+    since_s = view.now_s - gone_s
+    whole = view.stop_until_s is not None and gone_s >= view.stop_until_s
+    targets = tuple(process.pid for process in view.others if whole or process.is_worker)
+    after_s = KILL_AFTER_S if whole else WORKERS_KILL_AFTER_S
+    waiting = since_s < SURVIVE_KILL_S if targets else bool(view.others) and since_s < NAMED_AFTER_S
+    actions: tuple[Action, ...] = (_harder(targets, since_s, after_s),) if targets else ()
+    if waiting:
+        return actions
+    return (*actions, Finish(view.exit_status, tuple(f"{process.pid} {process.name}" for process in view.others)))
+
+
+def _harder(pids: tuple[int, ...], since_s: float, kill_after_s: float) -> Send:
+    return Send(pids, signal.SIGKILL if since_s >= kill_after_s else signal.SIGTERM)

@@ -1,0 +1,122 @@
+"""Which processes belong to a run, whether they live, and signals to them. Used by the engine and by listings.
+
+A process belongs to a run if it bears the run's mark in its environment, whoever its parent is by now. Nothing else
+is ever signalled: each is looked at again, through a handle that cannot mean a later process, right before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cockpit.model.names import ENV_RUN
+from cockpit.sensors.procfs import has_mark, list_pids, read_stat, read_text
+from cockpit.sensors.tree import WORKER_NAME
+
+from .rundir import RunDir, read_json
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One living process of a run. ``is_worker``: a loader worker, which may be reaped after a normal end."""
+
+    pid: int
+    name: str
+    is_worker: bool
+
+
+@dataclass(frozen=True)
+class Pids:
+    """The keeper's and the training's pid, with their start times (ticks since boot) to know them by."""
+
+    keeper: int
+    training: int
+    keeper_started: int | None = None
+    training_started: int | None = None
+
+
+def read_pids(run: RunDir) -> Pids | None:
+    """What the keeper wrote when the training began; None before."""
+    found = read_json(run.pids)
+    try:
+        return Pids(
+            int(found["keeper"]), int(found["training"]), found.get("keeper_started"), found.get("training_started")
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def read_exit(run: RunDir) -> tuple[int, str | None] | None:
+    """(status, reason or None) as the keeper left it; None while the training runs."""
+    text = read_text(run.exit_status)
+    first, _, reason = (text or "").partition("\n")
+    try:
+        return int(first), reason.strip() or None
+    except ValueError:
+        return None
+
+
+def is_alive(pid: int, started_ticks: int | None) -> bool:
+    """Whether that very process still runs; one that waits to be reaped does not."""
+    stat = read_stat(PROC, pid)
+    if stat is None or (started_ticks is not None and stat.started_ticks != started_ticks):
+        return False
+    state = (read_text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()[:1]
+    return state not in ([], ["Z"], ["X"])
+
+
+def mark_of(run: RunDir) -> str:
+    """``NAME=value`` as it stands in the environment of every process of the run."""
+    return f"{ENV_RUN}={run.data}"
+
+
+def marked(run: RunDir, workers: Iterable[int] = ()) -> tuple[Process, ...]:
+    """Every living process that bears the run's mark; ``workers`` are pids known to be loader workers."""
+    known = set(workers)
+    mark = os.fsencode(mark_of(run))
+    found = []
+    for pid in list_pids(PROC):
+        if pid != os.getpid() and has_mark(PROC, pid, mark):
+            stat = read_stat(PROC, pid)
+            if stat is not None:
+                found.append(Process(pid, stat.name, stat.name == WORKER_NAME or pid in known))
+    return tuple(sorted(found, key=lambda process: process.pid))
+
+
+def send(run: RunDir, pid: int, number: signal.Signals, started_ticks: int | None = None) -> bool:
+    """Signal one process that is surely of this run; False where it is not or is gone.
+
+    It must bear the mark, or have been started at ``started_ticks`` (a training that sets its own title, as many do,
+    overwrites the environment that /proc shows).
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        stat = read_stat(PROC, pid)
+        is_known = started_ticks is not None and stat is not None and stat.started_ticks == started_ticks
+        if not is_known and not has_mark(PROC, pid, os.fsencode(mark_of(run))):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def boot_id() -> str | None:
+    """Changes at each start of the machine: pids written before mean nothing after."""
+    return (read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None
+
+
+def is_here(facts: dict[str, Any]) -> bool:
+    """Whether pids in the run's files are pids of this machine since its last start."""
+    return facts.get("boot") in (None, boot_id())

@@ -1,0 +1,127 @@
+"""The runs of this user: listing them, and finding the one that a person means. Called by every verb.
+
+Reads files and /proc only: it never starts or asks an engine, so it is quick whatever state the runs are in.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cockpit.model.errors import NoSuchRun
+from cockpit.session.journal import read_state
+
+from .processes import is_alive, is_here, read_exit, read_pids
+from .rundir import RunDir, default_sockets, rundir_at, runs_folder
+
+STARTING_S_AT_MOST = 30.0
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run at a glance. ``state``: starting, running, ended, lost. ``pid``: the training's."""
+
+    run: RunDir
+    state: str
+    started_s: float
+    pid: int | None
+    exit_status: int | None
+    script: str
+
+
+def list_runs(state_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Listed]:
+    """Runs under the state folder, and those elsewhere that still have a pointer; the newest first."""
+    folder = runs_folder(state_dir, os.environ if environ is None else environ)
+    found: dict[Path, RunDir] = {}
+    for data in (*_folders(folder), *_pointed(default_sockets())):
+        run = rundir_at(data)
+        if run.facts_file.is_file():
+            found.setdefault(run.data, run)
+    return sorted((look(run) for run in found.values()), key=lambda item: item.started_s, reverse=True)
+
+
+def resolve(word: str | None = None, state_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> RunDir:
+    """The run called ``word`` (a name, a unique prefix, a data folder); without one the only running, else the newest.
+
+    Raises NoSuchRun with a sentence.
+    """
+    if word and os.sep in word and (Path(word) / "run.json").is_file():
+        return rundir_at(Path(word))
+    runs = list_runs(state_dir, environ)
+    if not runs:
+        raise NoSuchRun("there are no runs yet: start one with cockpit run SCRIPT", NoSuchRun.code)
+    if word is None:
+        running = [item for item in runs if item.state in ("starting", "running")]
+        if len(running) > 1:
+            names = ", ".join(item.run.name for item in running)
+            raise NoSuchRun(f"{len(running)} runs are running: name one of {names}")
+        return (running or runs)[0].run
+    exact = [item for item in runs if item.run.name == word]
+    if exact:
+        return exact[0].run
+    close = [item for item in runs if item.run.name.startswith(word)]
+    if len(close) == 1:
+        return close[0].run
+    if close:
+        raise NoSuchRun(f"{word!r} could be " + " or ".join(sorted(item.run.name for item in close)))
+    raise NoSuchRun(f"no run is called {word!r}: cockpit ls shows the runs there are")
+
+
+def look(run: RunDir) -> Listed:
+    """The run's state as files and processes tell it."""
+    facts = run.facts()
+    pids, ended = read_pids(run), read_exit(run)
+    started_s = facts.get("started_s")
+    return Listed(
+        run=run,
+        state=_state(run, facts),
+        started_s=started_s if isinstance(started_s, (int, float)) else 0.0,
+        pid=pids.training if pids else None,
+        exit_status=ended[0] if ended else None,
+        script=str(facts.get("script", "")),
+    )
+
+
+def _state(run: RunDir, facts: dict[str, object]) -> str:
+    if read_exit(run) is not None:
+        return "ended"
+    if not is_here(facts):
+        return "lost"
+    pids = read_pids(run)
+    if pids is not None:
+        return "running" if is_alive(pids.training, pids.training_started) else "lost"
+    return "starting" if _is_young(run) else "lost"
+
+
+def _is_young(run: RunDir) -> bool:
+    try:
+        return time.time() - run.facts_file.stat().st_mtime < STARTING_S_AT_MOST
+    except OSError:
+        return False
+
+
+def is_over(run: RunDir) -> bool:
+    """Whether the journal knows the end of the run, so that nothing is left for an engine to do."""
+    state = read_state(run.data)
+    return state is not None and state.phase in ("ended", "lost")
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _pointed(sockets: Path) -> list[Path]:
+    """Data folders named by pointers; only those in a folder that is ours."""
+    try:
+        if os.lstat(sockets).st_uid != os.getuid():
+            return []
+        names = [name for name in os.listdir(sockets) if name.endswith(".run")]
+        return [Path(os.fsdecode((sockets / name).read_bytes())) for name in names]
+    except OSError:
+        return []

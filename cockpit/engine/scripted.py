@@ -1,0 +1,282 @@
+"""A scripted training: speaks the probe's wire with figures that follow from its options alone, without torch.
+
+Started as the training's command (``python -m cockpit.engine.scripted --epochs 3``) by tests and by work on the screen.
+It takes changes and settles them as the real probe would; it must never be mistaken for a measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from cockpit.model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
+from cockpit.wire.framing import Lines, pack
+
+LOADER = "train.py:41"
+SCRIPT = {"num_workers": 0, "prefetch_factor": None, "pin_memory": False, "persistent_workers": False, "in_order": True}
+TICK_S = 0.2
+BLOCK_S = 0.5
+STALL_MS = 90.0
+
+
+def options(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Times are of the scripted model, in milliseconds; ``--speed 10`` plays them ten times as fast."""
+    parser = argparse.ArgumentParser(prog="python -m cockpit.engine.scripted")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=100, help="in each epoch")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--model-ms", type=float, default=8.0, help="forward, backward and optimizer of a step")
+    parser.add_argument("--load-ms", type=float, default=24.0, help="to load a batch, in one process")
+    parser.add_argument("--speed", type=float, default=1.0)
+    parser.add_argument("--exit", type=int, default=0, help="exit status; negative: end by that signal")
+    parser.add_argument("--save-s", type=float, default=None, help="handle SIGTERM by saving for so long")
+    parser.add_argument("--print-every", type=int, default=10, help="steps between lines of output; 0: none")
+    parser.add_argument("--silent", action="store_true", help="say nothing to the engine, as if torch never came")
+    parser.add_argument("--refuse", action="append", default=[], metavar="KNOB=REASON")
+    parser.add_argument("--roll-back", default=None, metavar="REASON", help="every change comes back with this")
+    return parser.parse_args(words)
+
+
+class Line:
+    """The connection to the engine, made again whenever it is lost. Nothing is measured while it is away."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        self._lines = Lines()
+        self.is_new = False
+
+    def take(self) -> list[dict[str, Any]]:
+        """Messages that have arrived; connects first where needed."""
+        if self._socket is None and not self._connect():
+            return []
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._socket.close()
+            self._socket = None
+        return self._lines.feed(data)
+
+    def say(self, message: dict[str, Any]) -> None:
+        """One message, lost where nobody listens."""
+        if self._socket is not None:
+            try:
+                self._socket.sendall(pack(message))
+            except OSError:
+                self._socket.close()
+                self._socket = None
+
+    def _connect(self) -> bool:
+        if self._path is None:
+            return False
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            found.connect(self._path)
+        except OSError:
+            found.close()
+            return False
+        found.setblocking(False)
+        self._socket, self._lines, self.is_new = found, Lines(), True
+        return True
+
+
+class Trainer:
+    """The scripted loop. All figures come from ``step_parts``; the clock only paces them."""
+
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.chosen = chosen
+        self.line = Line(None if chosen.silent else os.environ.get(ENV_SOCKET))
+        self.knobs: dict[str, Any] = dict(SCRIPT)
+        self.asked: dict[str, dict[str, Any]] = {}
+        self.seen: set[str] = set()
+        self.refuse = dict(item.split("=", 1) for item in chosen.refuse)
+        self.start = self._read_start()
+        self.step = self.epoch = self.in_epoch = 0
+        self.change: str | None = None
+        self.samples_by_epoch: list[int] = []
+        self.tick: dict[str, float] = {}
+        self.block: dict[str, float] = {}
+        self.ticked_s = time.monotonic()
+        self.began_s = time.monotonic()
+
+    def _read_start(self) -> dict[str, Any]:
+        try:
+            with open(os.path.join(os.environ.get(ENV_RUN, ""), START_FILE), encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def step_parts(self) -> dict[str, float]:
+        """Nanoseconds of one step by phase under the present knobs."""
+        workers = self.knobs["num_workers"]
+        model = self.chosen.model_ms * 1e6
+        load = self.chosen.load_ms * 1e6
+        wait = load if workers == 0 else max(0.2e6, load / workers - model)
+        return {"wait_ns": wait, "start_ns": 0.0, "forward_ns": 0.3 * model, "backward_ns": 0.55 * model,
+                "optimizer_ns": 0.1 * model, "wall_ns": wait + model}  # fmt: skip
+
+    def run(self) -> None:
+        """All epochs."""
+        self._hear()
+        self._set_from_start()
+        for epoch in range(self.chosen.epochs):
+            self.epoch = epoch
+            self._land(boundary=True)
+            wall_ns = 0.0
+            for in_epoch in range(1, self.chosen.steps + 1):
+                self.in_epoch = in_epoch
+                self._land(boundary=False)
+                wall_ns += self._one_step()
+            served = self.chosen.steps * self.chosen.batch
+            self.samples_by_epoch = [*self.samples_by_epoch, served][-64:]
+            self.line.say({"m": "epoch", "loader": LOADER, "epoch": self.epoch, "steps": self.chosen.steps,
+                           "samples": served, "wall_ns": wall_ns, "start_ns": 0})  # fmt: skip
+            self._say_loaders()
+
+    def _one_step(self) -> float:
+        parts = self.step_parts()
+        time.sleep(parts["wall_ns"] / 1e9 / self.chosen.speed)
+        self.step += 1
+        for sums in (self.tick, self.block):
+            for name, value in (*parts.items(), ("steps", 1), ("samples", self.chosen.batch)):
+                sums[name] = sums.get(name, 0) + value
+        every = self.chosen.print_every
+        if every and self.step % every == 0:
+            print(f"epoch {self.epoch} step {self.step} loss {1.0 / (1.0 + 0.01 * self.step):.4f}", flush=True)
+        if time.monotonic() - self.ticked_s >= TICK_S:
+            self._hear()
+            self._say_tick()
+        if self.block["steps"] >= 10 and self.block["wall_ns"] >= BLOCK_S * 1e9:
+            self._say_block()
+        return parts["wall_ns"]
+
+    def _hear(self) -> None:
+        for message in self.line.take():
+            if message.get("m") == "ask" and message["id"] not in self.seen:
+                self.seen.add(message["id"])
+                self.asked[message["id"]] = message
+            elif message.get("m") == "drop" and self.asked.pop(message["id"], None):
+                self.line.say({"m": "change", "id": message["id"], "state": "dropped", "step": self.step})
+        if self.line.is_new:
+            self.line.is_new = False
+            self.line.say({"m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": None,
+                           "world": None, "python": sys.version.split()[0], "torch": "scripted", "argv": sys.argv,
+                           "accelerator": None, "t_ns": time.perf_counter_ns(), "trains": True, "off": {}})  # fmt: skip
+            self._say_loaders()
+
+    def _set_from_start(self) -> None:
+        named = self.start.get("loaders", {}).get(LOADER, {})
+        self.knobs = self._with({**self.start.get("set", {}), **named})
+        for item in self.start.get("at", ()):
+            self.asked[item["id"]] = {**item, "now": item["when"] != "epoch"}
+
+    def _is_due(self, ask: dict[str, Any], boundary: bool) -> bool:
+        reached = {"epoch": self.epoch, "step": self.step, "time": time.monotonic() - self.began_s}
+        if "when" in ask and reached[ask["when"]] < ask["n"]:
+            return False
+        return boundary or bool(ask["now"])
+
+    def _land(self, boundary: bool) -> None:
+        for change, ask in list(self.asked.items()):
+            if self._is_due(ask, boundary):
+                del self.asked[change]
+                self._apply(change, ask["knobs"])
+
+    def _apply(self, change: str, knobs: dict[str, Any]) -> None:
+        told = {"m": "change", "id": change, "step": self.step}
+        reason = next((self.refuse[name] for name in knobs if name in self.refuse), None)
+        if reason is not None:
+            self.line.say({**told, "state": "refused", "reason": reason})
+            return
+        self.line.say({**told, "state": "applying"})
+        before, old_capacity = self.knobs, self._capacity()
+        if self.chosen.roll_back is not None:
+            self.line.say({**told, "state": "rolled_back", "reason": self.chosen.roll_back})
+            return
+        self._say_block()
+        self.knobs = self._with(knobs)
+        self.change = change
+        time.sleep(STALL_MS / 1e3 / self.chosen.speed)
+        self.line.say({**told, "state": "settling", "stall_ms": STALL_MS, "drain": old_capacity,
+                       "capacity": self._capacity(), "before": {name: before[name] for name in knobs},
+                       "in_force": {name: self.knobs[name] for name in knobs}})  # fmt: skip
+        self._say_loaders()
+
+    def _with(self, knobs: dict[str, Any]) -> dict[str, Any]:
+        """The loader's knobs are one coupled group: without workers there is no prefetch and no persistence."""
+        wanted = {name: SCRIPT[name] if value == "script" else value for name, value in knobs.items()}
+        merged = {**self.knobs, **wanted}
+        if not merged["num_workers"]:
+            return {**merged, "prefetch_factor": None, "persistent_workers": False}
+        return {**merged, "prefetch_factor": merged["prefetch_factor"] or 2}
+
+    def _capacity(self) -> int:
+        return int(self.knobs["num_workers"] * (self.knobs["prefetch_factor"] or 0))
+
+    def _say_loaders(self) -> None:
+        reports = [
+            {"name": name, "script": SCRIPT[name], "in_force": value, "can": name not in self.refuse,
+             "can_now": name not in self.refuse, "reason": self.refuse.get(name)}
+            for name, value in self.knobs.items()
+        ]  # fmt: skip
+        self.line.say({"m": "loaders", "loaders": [{
+            "id": LOADER, "role": "train", "kind": "map", "epochs": len(self.samples_by_epoch),
+            "steps_per_epoch": self.chosen.steps, "batch_size": self.chosen.batch, "knobs": reports, "workers": [],
+            "capacity": self._capacity(), "boundaries": self.epoch > 0, "samples_by_epoch": self.samples_by_epoch,
+            "epoch_start_ms": 0.0}]})  # fmt: skip
+
+    def _say_tick(self) -> None:
+        now = time.monotonic()
+        capacity = self._capacity()
+        starved = self.knobs["num_workers"] * self.chosen.model_ms < self.chosen.load_ms
+        self.line.say({
+            "m": "tick", "t_ns": time.perf_counter_ns(), "span_ns": int((now - self.ticked_s) * 1e9),
+            "step": self.step, "epoch": self.epoch, "step_in_epoch": self.in_epoch, "optimizer_steps": self.step,
+            **{"steps": 0, "samples": 0, **{name: int(value) for name, value in self.tick.items()}},
+            "doing": "loader" if starved else "forward", "doing_ns": 1_000_000,
+            "queue": [0 if starved else capacity, capacity] if capacity else None,
+            "wait_kind": "starved" if starved else None})  # fmt: skip
+        self.tick, self.ticked_s = {}, now
+
+    def _say_block(self) -> None:
+        if self.block.get("steps", 0) >= 10:
+            sums = {name: int(value) for name, value in self.block.items()}
+            self.line.say({"m": "block", "step": self.step, "epoch": self.epoch, "change": self.change,
+                           "capacity": self._capacity(), **sums})  # fmt: skip
+        self.block = {}
+
+
+def main() -> None:
+    """Train as told by the command line, end as told by it."""
+    chosen = options()
+    if chosen.save_s is not None:
+
+        def save(number: int, frame: FrameType | None) -> None:
+            print("saving", flush=True)
+            time.sleep(chosen.save_s)
+            print("saved", flush=True)
+            sys.exit(128 + number)
+
+        signal.signal(signal.SIGTERM, save)
+    Trainer(chosen).run()
+    if chosen.exit < 0:
+        os.kill(os.getpid(), -chosen.exit)
+    sys.exit(chosen.exit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Starts a run, or an engine for a run that has lost its own. Called by the command line.
+
+Must feel instant and must leave nothing of this process behind: the engine is a process of its own, in its own
+session, with its own files. Whatever goes wrong comes back as one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cockpit.model.errors import CockpitError, StartError
+from cockpit.model.knobs import Value
+
+from . import launch
+from .processes import boot_id
+from .rundir import RunDir, new_rundir, runs_folder, safe_sockets, write_json
+from .runs import is_over
+
+START_S_AT_MOST = 20.0
+GRACE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A change that waits for its moment: ``when`` is ``epoch``, ``step`` or ``time`` (seconds), from ``n`` on."""
+
+    when: str
+    n: float
+    knobs: Mapping[str, Value]
+    loader: str | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to run. ``words`` is ``SCRIPT args…`` where ``is_script``, else a whole command.
+
+    ``setup`` applies to every training loader from the start, ``loaders`` to named ones (``train.py:41``).
+    ``grace_s``: how long a soft stop waits.
+    """
+
+    words: Sequence[str]
+    is_script: bool = True
+    name: str | None = None
+    setup: Mapping[str, Value] = field(default_factory=dict)
+    loaders: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    at: Sequence[Scheduled] = ()
+    grace_s: float = GRACE_S
+    state_dir: Path | None = None
+    cwd: Path | None = None
+    environ: Mapping[str, str] | None = None
+
+
+def start_run(spec: Spec) -> RunDir:
+    """Start the training and its engine; returns once it runs. Raises StartError (125, 126, 127) with a sentence."""
+    environ = dict(os.environ) if spec.environ is None else spec.environ
+    cwd = Path.cwd() if spec.cwd is None else spec.cwd
+    argv, script = launch.command_for(spec.words, spec.is_script, environ, cwd)
+    run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
+    _write_facts(run, spec, argv, script, cwd)
+    env = launch.environment(environ, run.data, run.socket)
+    plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd)}).encode()
+    _spawn_engine(run, plan, environ)
+    return run
+
+
+def ensure_engine(run: RunDir) -> bool:
+    """Whether an engine answers now for ``run``; starts one where the old one is gone and the run has not ended.
+
+    False: the run is over and its journal says all there is. Raises StartError where none can be started.
+    """
+    if answers(run):
+        return True
+    if is_over(run):
+        return False
+    safe_sockets(run.sockets)
+    _spawn_engine(run, b"", os.environ)
+    until = time.monotonic() + START_S_AT_MOST
+    while time.monotonic() < until:
+        if answers(run):
+            return True
+        if is_over(run):
+            return False
+        time.sleep(0.02)
+    raise StartError(f"the engine of {run.name} does not answer: see {run.engine_log}", 1)
+
+
+def answers(run: RunDir) -> bool:
+    """Whether something listens on the run's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(str(run.socket))
+        except OSError:
+            return False
+    return True
+
+
+def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd: Path) -> None:
+    at = [
+        {"id": f"at{number}", "when": item.when, "n": item.n, "knobs": dict(item.knobs), "loader": item.loader}
+        for number, item in enumerate(spec.at)
+    ]
+    loaders = {name: dict(knobs) for name, knobs in spec.loaders.items()}
+    try:
+        write_json(run.start_file, {"run": run.name, "set": dict(spec.setup), "loaders": loaders, "at": at})
+        facts = {
+            "run": run.name,
+            "argv": list(argv),
+            "cwd": str(cwd),
+            "script": script,
+            "setup": dict(spec.setup),
+            "grace_s": spec.grace_s,
+            "started_s": round(time.time(), 3),
+            "host": socket.gethostname(),
+            "boot": boot_id(),
+        }
+        write_json(run.facts_file, facts)
+        run.point()
+    except OSError as error:
+        raise StartError(f"cannot write into {run.data}: {error.strerror}") from error
+
+
+def _spawn_engine(run: RunDir, plan: bytes, environ: Mapping[str, str]) -> None:
+    """Start an engine process and wait for its first word: fine, or why not."""
+    command = [sys.executable, "-P", "-m", "cockpit.engine.main", str(run.data), str(run.sockets)]
+    try:
+        with open(run.engine_log, "ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env=launch.bare_environment(environ),
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise StartError(f"cannot start the engine: {error.strerror}") from error
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        try:
+            process.stdin.write(plan)
+            process.stdin.close()
+            word = _first_line(process.stdout.fileno())
+        except BrokenPipeError:
+            word = {}
+    process.wait()
+    if not word.get("ok"):
+        sentence = word.get("error") or f"the engine of {run.name} died at its start: see {run.engine_log}"
+        raise StartError(str(sentence), int(word.get("code", StartError.code)))
+
+
+def _first_line(pipe: int) -> dict[str, Any]:
+    got = b""
+    until = time.monotonic() + START_S_AT_MOST
+    while not got.endswith(b"\n"):
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            raise CockpitError("the engine did not say within %d s that the training runs" % START_S_AT_MOST, 125)
+        piece = os.read(pipe, 65536)
+        if not piece:
+            return {}
+        got += piece
+    found = json.loads(got)
+    return found if isinstance(found, dict) else {}

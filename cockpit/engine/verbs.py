@@ -1,0 +1,126 @@
+"""The verbs that clients may ask for, by name. Called by the server through the engine, one at a time.
+
+Each answers with plain values or raises a CockpitError: a sentence and an exit code for whoever asked.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.events import BaselineSet, ChangeAsked, SetupSaved, Stopping
+from cockpit.session.measure import baseline_of
+from cockpit.session.status import status_of
+
+from . import changes
+from .hear import Ears
+from .processes import read_pids, send
+from .record import Record
+from .rundir import RunDir
+
+FORCED_GRACE_S = 2.0
+GRACE_S_AT_MOST = 7 * 86400.0
+
+
+class Verbs:
+    """``clock`` gives seconds since the epoch. ``grace_s`` is the run's own; ``wake`` has the engine look at once."""
+
+    def __init__(self, run: RunDir, record: Record, ears: Ears, clock: Callable[[], float], grace_s: float) -> None:
+        self._run = run
+        self._record = record
+        self._ears = ears
+        self._clock = clock
+        self._grace_s = grace_s
+
+    def do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Carry out ``verb``; raises CockpitError."""
+        handle = _VERBS.get(verb)
+        if handle is None:
+            raise UsageError(f"unknown verb {verb!r}: known are {', '.join(_VERBS)}")
+        return handle(self, args)
+
+    def _set(self, args: dict[str, Any]) -> dict[str, Any]:
+        knobs = args.get("knobs") or {}
+        loader = args.get("loader")
+        if not isinstance(knobs, dict) or not (loader is None or isinstance(loader, str)):
+            raise UsageError("set takes knobs by name, and a loader or none")
+        return self._carry_out(
+            changes.ask(self._record.state, self._clock(), _new_id(), knobs, bool(args.get("now")), loader)
+        )
+
+    def _undo(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._carry_out(changes.undo(self._record.state, self._clock(), _new_id()))
+
+    def _redo(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._carry_out(changes.redo(self._record.state, self._clock(), _new_id()))
+
+    def _drop(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._carry_out(changes.drop(self._record.state, self._clock()))
+
+    def _carry_out(self, decision: changes.Decision) -> dict[str, Any]:
+        asked = {entry.id: entry for entry in self._record.state.ledger}
+        for message in decision.messages:
+            if message["m"] == "drop" and (entry := asked.get(message["id"])):
+                self._ears.withdrawn[entry.id] = ChangeAsked(
+                    entry.asked_s, entry.id, entry.asked, entry.now, entry.loader, entry.origin
+                )
+        # first the record, then the probe: its answer must find the change in the ledger
+        for event in decision.events:
+            self._record.happen(event)
+        for message in decision.messages:
+            self._ears.tell(message)
+        return dict(decision.result)
+
+    def _baseline(self, args: dict[str, Any]) -> dict[str, Any]:
+        if baseline_of(self._record.state.current) is None:
+            raise CockpitError("not enough is measured yet under the present settings: wait a few seconds")
+        self._record.happen(BaselineSet(self._clock()))
+        baseline = self._record.state.baseline
+        return {"samples_per_s": baseline.samples_per_s if baseline else None}
+
+    def _saved(self, args: dict[str, Any]) -> dict[str, Any]:
+        self._record.happen(SetupSaved(self._clock(), str(args.get("path", ""))))
+        return {}
+
+    def _stop(self, args: dict[str, Any]) -> dict[str, Any]:
+        state = self._record.state
+        if state.phase in ("ended", "lost"):
+            raise CockpitError(f"{state.run} has ended already")
+        grace_s = self._grace_s if args.get("grace_s") is None else args["grace_s"]
+        if isinstance(grace_s, bool) or not isinstance(grace_s, (int, float)) or not 0 <= grace_s <= GRACE_S_AT_MOST:
+            raise UsageError("the grace is a number of seconds")
+        now_s = self._clock()
+        until_s = now_s + min(grace_s, FORCED_GRACE_S if args.get("force") else grace_s)
+        pids = read_pids(self._run)
+        if state.phase == "stopping" and not args.get("force"):
+            # asked again: the first grace goes on, and its signal is not repeated (many scripts die at a second one)
+            return {"pid": state.pid, "until_s": state.stopping_until_s, "again": True}
+        if state.phase == "stopping" and state.stopping_until_s is not None:
+            until_s = min(until_s, state.stopping_until_s)
+        elif pids is not None:
+            send(self._run, pids.training, signal.SIGTERM, pids.training_started)
+        self._record.happen(Stopping(now_s, until_s))
+        return {"pid": state.pid, "until_s": until_s, "grace_s": until_s - now_s}
+
+    def _status(self, args: dict[str, Any]) -> dict[str, Any]:
+        return status_of(self._record.state, self._clock())
+
+
+def _new_id() -> str:
+    """Unique over engines too: a probe ignores an id that it knows."""
+    return "c" + secrets.token_hex(4)
+
+
+_VERBS: dict[str, Callable[[Verbs, dict[str, Any]], dict[str, Any]]] = {
+    "set": Verbs._set,
+    "undo": Verbs._undo,
+    "redo": Verbs._redo,
+    "drop": Verbs._drop,
+    "baseline": Verbs._baseline,
+    "saved": Verbs._saved,
+    "stop": Verbs._stop,
+    "status": Verbs._status,
+}
