@@ -1,4 +1,4 @@
-"""Shared by all tests: where the package is, and the pool that runs trainings for the end-to-end tests ahead of time."""
+"""Shared by all tests: where the package and the shared test code are, the trainers, a swept folder for runs."""
 
 from __future__ import annotations
 

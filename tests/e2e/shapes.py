@@ -83,7 +83,9 @@ SHAPES = (
         change=BOUNDARY_FIRST,
         landed=(12, 29),
     ),
-    Shape("accumulate.py", (train("loader = DataLoader(", 112, 112, 112),), steps=12, optimizer_steps=12, landed=(7, 8)),
+    Shape(
+        "accumulate.py", (train("loader = DataLoader(", 112, 112, 112),), steps=12, optimizer_steps=12, landed=(7, 8)
+    ),
     Shape("iter_next.py", (train("loader = DataLoader(", 96, 96),), steps=33, change=BOUNDARY_FIRST, landed=(12, 29)),
     Shape("forever.py", (Loader("batches = iter(DataLoader(", "train"),), change=NOW_ONLY, landed=(7, 29)),
     Shape("persistent.py", (train("LOADER = DataLoader("),), change=("--at", "step:7", "num_workers=1"), landed=(7,)),
@@ -104,14 +106,24 @@ SHAPES = (
     Shape("no_loader.py", change=ONE_BOUNDARY, landed=(None,), in_force=None, refusal="loader"),
     Shape("own_optimizer.py", (train(),), change=BOUNDARY_FIRST, landed=(12, 29)),
     Shape("functional.py", (train(),), change=ONE_BOUNDARY, landed=(12,), in_force=2),
-    Shape("spawn_workers.py", (train("loader = DataLoader(", 96, 96),), steps=24, change=ONE_BOUNDARY, landed=(12,), in_force=2),
+    Shape(
+        "spawn_workers.py",
+        (train("loader = DataLoader(", 96, 96),),
+        steps=24,
+        change=ONE_BOUNDARY,
+        landed=(12,),
+        in_force=2,
+    ),
     Shape("distributed_sampler.py", (train(),), change=REST_OF_GROUP, landed=(7, None, 29)),
     Shape("shared_generator.py", (train(),)),
     Shape("fresh_loader.py", (train(),), change=ONE_BOUNDARY, landed=(12,), in_force=2),
     Shape("augment.py", (train(),), exact=False),
     Shape("compiled.py", (train("loader = DataLoader(", 100, 100, 100),), steps=39, landed=(7, 26)),
+    Shape("checkpoints.py", (train(),)),
+    Shape("rough.py", (train(),)),
+    Shape("closes_fds.py", (train(),), change=NOW_ONLY, landed=(7, 29)),
     Shape("killed.py", (train("loader = DataLoader(", 96),), steps=None, status=137, change=None),
     Shape("raises.py", steps=None, status=1, change=None),
     Shape("exits.py", steps=None, status=3, change=None),
     Shape("shell.sh", steps=None, status=7, change=None, args=("[/bold]",)),
-)  # fmt: skip
+)

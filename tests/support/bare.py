@@ -20,8 +20,8 @@ def clean_env(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def command_of(script: Path, args: Sequence[str] = ()) -> list[str]:
-    """What a person types: the interpreter for a Python file, the file itself for anything else."""
-    return [*([sys.executable] if script.suffix == ".py" else []), str(script), *args]
+    """What a person types to run this file."""
+    return [{".py": sys.executable, ".sh": "sh"}[script.suffix], str(script), *args]
 
 
 def status_of(returncode: int) -> int:

@@ -32,8 +32,7 @@ def run_under(
     """``cockpit run --headless --json [options] -- command`` to its end, with its report and the training's output."""
     try:
         done = subprocess.run(
-            [*COCKPIT, "run", "--headless", "--json", "--state-dir", str(scratch), "--name", "it", *options]
-            + ["--", *command],
+            [*COCKPIT, "run", "--headless", "--json", *_named(scratch), *options, "--", *command],
             cwd=REPO,
             env=clean_env(env),
             stdin=subprocess.DEVNULL,
@@ -67,7 +66,7 @@ def detached(
 ) -> Iterator[Path]:
     """A run that goes on in the background while the test talks to it; whatever is left is killed at the end."""
     started = subprocess.run(
-        [*COCKPIT, "run", "--detach", "--state-dir", str(scratch), "--name", "it", *options, "--", *command],
+        [*COCKPIT, "run", "--detach", *_named(scratch), *options, "--", *command],
         cwd=REPO,
         env=clean_env(env),
         stdin=subprocess.DEVNULL,
@@ -117,6 +116,10 @@ def sweep(scratch: Path) -> None:
     for pid in processes_of(scratch):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _named(scratch: Path) -> tuple[str, ...]:
+    return "--state-dir", str(scratch), "--name", "it"
 
 
 def _log(scratch: Path) -> bytes:

@@ -64,7 +64,9 @@ for epoch in range(EPOCHS):
             parameter.sub_(1.0)
         same = [torch.equal(twin(x), other(x)) for other in (back, again)]
         print("copies agree", same, "and are their own", not torch.equal(twin(x), moved))
-    print("state", digest(b"".join(v.numpy().tobytes() for v in saved({"model": model.state_dict()})["model"].values())))
+    print(
+        "state", digest(b"".join(v.numpy().tobytes() for v in saved({"model": model.state_dict()})["model"].values()))
+    )
 
 copy.deepcopy(loader)
 pickle.loads(pickle.dumps(loader))

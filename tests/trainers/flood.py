@@ -16,7 +16,9 @@ def megabytes():
 
 
 def controls():
-    out.write(b"\x1b[2J\x1b[H\x1b[?1049l\x1b[?25h\x1b[31mred\x1b]0;title\x07\x1bc\x1b(0lqqk\x1b(B\x07\x08\x0e\x0f\x9b31m\n")
+    out.write(
+        b"\x1b[2J\x1b[H\x1b[?1049l\x1b[?25h\x1b[31mred\x1b]0;title\x07\x1bc\x1b(0lqqk\x1b(B\x07\x08\x0e\x0f\x9b31m\n"
+    )
 
 
 def markup():

@@ -45,7 +45,9 @@ def main():
                 print("child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             if step == 7 and epoch == 0:
                 words = subprocess.run(
-                    [sys.executable, "-c", "import torch; print(torch.ones(2).sum().item())"], capture_output=True, text=True
+                    [sys.executable, "-c", "import torch; print(torch.ones(2).sum().item())"],
+                    capture_output=True,
+                    text=True,
                 )
                 print("other python", words.returncode, words.stdout, words.stderr)
         samples.append(seen)

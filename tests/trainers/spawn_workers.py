@@ -19,7 +19,12 @@ class Scaled:
 def main():
     seed(17)
     loader = DataLoader(
-        Numbers(), batch_size=BATCH, shuffle=True, num_workers=1, multiprocessing_context="spawn", collate_fn=Scaled(0.5)
+        Numbers(),
+        batch_size=BATCH,
+        shuffle=True,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        collate_fn=Scaled(0.5),
     )
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, random_split
 
-from toy import BATCH, EPOCHS, SAMPLES, Numbers, finish, mlp, seed
+from toy import BATCH, EPOCHS, SAMPLES, Numbers, finish, seed
 
 
 def validate(model, loader):
