@@ -1,0 +1,62 @@
+"""The table of actions: the key, the verb and the words for everything a person can do on the screen.
+
+Read by the footer, the help screen, the command line and the README's test, so that each is spelt once.
+It holds no code: the screen finds its handler by ``name``, the command line its verb by ``verb``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Action:
+    """One row. ``keys`` as Textual names them, ``shown`` as people read them, ``verb`` of the command line (or None
+    where it only moves something on the screen). ``footer`` is the word beside the key; empty: not in the footer.
+
+    ``acts``: it asks something of the run, so it is refused under ``--readonly``.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    shown: str
+    help: str
+    group: str
+    verb: str | None = None
+    footer: str = ""
+    acts: bool = False
+
+
+SETTINGS, RUN, SCREEN = "settings", "the run", "the screen"
+
+ACTIONS: tuple[Action, ...] = (
+    Action("up", ("up", "k"), "↑ k", "choose the setting above", SETTINGS),
+    Action("down", ("down", "j"), "↓ j", "choose the setting below", SETTINGS),
+    Action("jump", ("1", "2", "3", "4", "5", "6", "7", "8", "9"), "1–9", "jump to a setting", SETTINGS),
+    Action("less", ("left", "minus"), "← -", "one less, queued at once", SETTINGS, "set", acts=True),
+    Action(
+        "more", ("right", "plus", "equals_sign"), "→ +", "one more, queued at once", SETTINGS, "set", "change", True
+    ),
+    Action("flip", ("space",), "space", "flip a switch, queued at once", SETTINGS, "set", acts=True),
+    Action("apply", ("a",), "a", "apply what is queued now, in the middle of the epoch", RUN, "set", "apply now", True),
+    Action("undo", ("u",), "u", "drop the queue; with none, take the last change back", RUN, "undo", "undo", True),
+    Action("redo", ("U", "upper_u"), "U", "apply again what was undone", RUN, "redo", acts=True),
+    Action("baseline", ("b",), "b", "call what runs now the baseline", RUN, "baseline", "baseline", True),
+    Action("save", ("s",), "s", "save the setup to a file, after showing it", RUN, "save", "save"),
+    Action("span", ("z",), "z", "how much time the charts show", SCREEN),
+    Action("theme", ("t",), "t", "dark, light", SCREEN),
+    Action("glyphs", ("G", "upper_g"), "G", "braille, block or plain characters", SCREEN),
+    Action("help", ("question_mark",), "?", "this page", SCREEN, "help", "help"),
+    Action("leave", ("q", "ctrl+c"), "q", "leave: detach, stop or stay; ctrl+c twice detaches", SCREEN, None, "leave"),
+    Action("detach", ("d",), "q d", "leave, the training goes on", SCREEN, "attach"),
+    Action("stop", ("s",), "q s", "stop softly: the training may save first", SCREEN, "stop", acts=True),
+    Action("close", ("escape",), "esc", "close what is open; never leaves", SCREEN),
+    Action("suspend", ("ctrl+z",), "ctrl+z", "back to the shell for a while; fg returns", SCREEN),
+)
+
+IN_LEAVE = ("detach", "stop")
+"""Actions whose key counts only once ``leave`` has been pressed."""
+
+BY_NAME: Mapping[str, Action] = {action.name: action for action in ACTIONS}
+BY_KEY: Mapping[str, Action] = {key: action for action in ACTIONS if action.name not in IN_LEAVE for key in action.keys}

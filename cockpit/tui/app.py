@@ -1,0 +1,59 @@
+"""``run_screen``: opens the screen of one run on this terminal, and leaves the terminal as it was.
+
+Called by ``cockpit run`` and ``attach``. It must never be needed by the training: whatever happens here, that goes
+on. Textual is imported inside, after the environment has been read.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cockpit.model.errors import CockpitError
+
+from .terminal import terminal_of, why_not
+
+DETACHED, ENDED = "detached", "ended"
+RESTORED = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_screen(
+    socket_path: Path,
+    data_dir: Path,
+    *,
+    glyphs: str | None = None,
+    readonly: bool = False,
+    revive: Callable[[], None] | None = None,
+) -> str:
+    """Show the run behind ``socket_path`` until the person leaves: ``detached``, or ``ended`` with the training.
+
+    ``revive`` starts the run's engine again when it is gone (called from a thread). Raises CockpitError where this
+    is no terminal, or where the screen broke.
+    """
+    refusal = why_not(sys.stdin.isatty(), sys.stderr.isatty(), os.environ.get("TERM", ""))
+    if refusal:
+        raise CockpitError(refusal)
+    terminal = terminal_of(dict(os.environ), sys.stderr.encoding, glyphs)
+    if terminal.color_system is not None:
+        os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", terminal.color_system)
+
+    # Textual reads the environment when it is imported
+    from cockpit.session.link import Link
+
+    from .cockpit import Cockpit
+    from .hangup import HangUp
+
+    app = Cockpit(lambda: Link.connect(socket_path), data_dir, terminal, readonly=readonly, revive=revive)
+    before = {number: signal.getsignal(number) for number in RESTORED}
+    try:
+        with HangUp(app.leave_dead_terminal):
+            how = app.run(mouse=terminal.mouse)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if app.return_code:
+        raise CockpitError("the screen broke, the training goes on: cockpit attach shows it again")
+    return how or DETACHED

@@ -1,0 +1,112 @@
+"""What is drawn on top: help, saving and leaving, as boxes of rows. Pure; the screens that show them are ``boxes``.
+
+Each box says which keys work in it. Nothing that stops or loses work happens on one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.model.knobs import Value, show_value
+from cockpit.session.actions import ACTIONS, Action
+from cockpit.session.state import State
+
+from .format import factor, rate
+from .glyphs import Glyphs, spelled
+from .rows import Row, Run, cells, cut, fit, row
+from .words import label_of
+
+WIDE = 68
+
+
+def box(title: str, body: Sequence[Sequence[Run]], foot: Sequence[Run], width: int, glyphs: Glyphs) -> list[Row]:
+    """Rows of exactly ``width`` columns: a frame with a title, the body, a blank row and the keys."""
+    corners = "++++" if glyphs.plain else "╭╮╰╯"
+    across, side = glyphs.line, glyphs.axis
+    edge, inner = "faint on-panel", max(0, width - 4)
+    name = spelled(cut(f" {title} ", max(0, width - 4)), glyphs)
+    top = row((corners[0] + across, edge), (name, "bold text on-panel"), (across * (width - 3 - cells(name)), edge))
+    rows = [row(*fit(top, width - 1, edge), (corners[1], edge))]
+    for each in [*body, (), foot]:
+        inside = [(spelled(text, glyphs), f"{style} on-panel") for text, style in each]
+        rows.append(row((side + " ", edge), *fit(inside, inner, "text on-panel"), (" " + side, edge)))
+    rows.append(row((corners[2] + across * max(0, width - 2) + corners[3], edge)))
+    return [fit(each, width, edge) for each in rows]
+
+
+def keys(*pairs: tuple[str, str]) -> list[Run]:
+    """The keys that work in a box, with their words."""
+    return [run for key, word in pairs for run in ((key, "bold key"), (f" {word}   ", "dim"))]
+
+
+def help_rows(width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
+    """The page of keys, from the table of actions, in ``height`` rows; ``top``: the first line shown."""
+    size = min(WIDE, width)
+    lines = help_lines()
+    room = max(1, height - 4)
+    shown = lines[min(top, max(0, len(lines) - room)) :][:room]
+    more = (("↑↓", "scroll"),) if len(lines) > room else ()
+    return box("keys", shown, keys(("esc", "close"), *more), size, glyphs)[:height]
+
+
+def help_lines() -> list[list[Run]]:
+    """One line an action, with the verb that does the same from a shell."""
+    lines: list[list[Run]] = []
+    group = ""
+    for action in ACTIONS:
+        if action.group != group:
+            lines += [[]] if lines else []
+            lines.append([(action.group, "bold text")])
+            group = action.group
+        lines.append(_help_line(action))
+    return lines
+
+
+def _help_line(action: Action) -> list[Run]:
+    verb = f"cockpit {action.verb}" if action.verb else ""
+    return [(f" {action.shown:<8}", "bold key"), (f"{action.help:<52}", "text"), (verb, "faint")][: 3 if verb else 2]
+
+
+def leave_rows(state: State, width: int, glyphs: Glyphs) -> list[Row]:
+    """With a training running: detach, stop softly, or stay."""
+    size = min(WIDE, width)
+    body: list[list[Run]] = [
+        [("The training goes on without this screen.", "text")],
+        [("Back to it: ", "dim"), (f"cockpit attach {state.run}".rstrip(), "text")],
+    ]
+    return box("leave", body, keys(("d", "detach"), ("s", "stop softly"), ("esc", "stay")), size, glyphs)
+
+
+def save_rows(
+    path: str,
+    changes: Sequence[tuple[str, Value | None, Value]],
+    state: State,
+    replaces: bool,
+    size: int,
+    glyphs: Glyphs,
+) -> list[Row]:
+    """Before anything is written: where, and what it would hold."""
+    size = min(WIDE, size)
+    body: list[list[Run]] = [[("to ", "dim"), (path, "text"), (" (replaces it)" if replaces else "", "dim")], []]
+    for name, script, value in changes:
+        body.append(
+            [
+                (f"  {label_of(name):<14}", "text"),
+                (f"{show_value(script)} {glyphs.arrow} ", "dim"),
+                (show_value(value), "bold better"),
+            ]
+        )
+    base = state.baseline.samples_per_s if state.baseline else None
+    now = next((entry.after_samples_per_s for entry in reversed(state.ledger) if entry.after_samples_per_s), None)
+    if base and now:
+        body += [
+            [],
+            [(f"{rate(base)} {glyphs.arrow} {rate(now)} samples/s, {factor(now / base, glyphs.times)}", "dim")],
+        ]
+    return box("save this setup", body, keys(("enter", "save"), ("esc", "not now")), size, glyphs)
+
+
+def saved_rows(path: str, command: str, size: int, glyphs: Glyphs) -> list[Row]:
+    """After writing: the command that uses it, on a line of its own so that it can be copied."""
+    body: list[list[Run]] = [[("saved to ", "dim"), (path, "text")], [], [("use it: ", "dim"), (command, "bold text")]]
+    return box("saved", body, keys(("esc", "close")), min(max(WIDE, cells(command) + 12), size), glyphs)

@@ -1,0 +1,200 @@
+"""What the keys ask of the run: says at once why something cannot be, else asks the engine beside the picture.
+
+Held by the app. At most one change is under way; presses meanwhile are gathered into the next one, and what was
+chosen shows on its row until the engine's own state says the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cockpit.model.errors import CockpitError
+from cockpit.model.knobs import Value
+from cockpit.session.knobs import KnobRow
+from cockpit.session.save import DEFAULT_FILE, save, saved_of
+from cockpit.session.state import State
+
+from . import dialogs
+from .clean import clean
+from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_not_now
+
+if TYPE_CHECKING:
+    from .cockpit import Cockpit
+
+SHOWN_S = 3.0
+"""A choice is shown this long after the engine's answer, if its state never says the same."""
+
+
+class Doing:
+    """``wanted``: values chosen and not yet seen in the state, by knob."""
+
+    def __init__(self, app: Cockpit) -> None:
+        self._app = app
+        self.wanted: dict[str, Value] = {}
+        self._unsent: dict[str, Value] = {}
+        self._answered: dict[str, float] = {}
+        self._asking = False
+
+    # ---- knobs ----
+    def move(self, by: int) -> None:
+        """The chosen knob one press further."""
+        knob = self._usable("more" if by > 0 else "less")
+        if knob is not None:
+            self._want(knob, moved(knob, self._next(knob), by), "that is as far as it goes")
+
+    def flip(self) -> None:
+        """The chosen knob's other value."""
+        knob = self._usable("flip")
+        if knob is not None:
+            self._want(knob, flipped(knob, self._next(knob)), "space flips switches; the arrow keys change this one")
+
+    def _next(self, knob: KnobRow) -> Value | None:
+        return self.wanted.get(knob.name, knob.next)
+
+    def _usable(self, action: str) -> KnobRow | None:
+        knobs, cursor = self._app.view().knobs, self._app.cursor
+        reason = self._refusal(action)
+        knob = knobs[cursor] if 0 <= cursor < len(knobs) else None
+        if reason is None and knob is not None:
+            reason = why_not_knob(knob)
+        if reason is not None:
+            self._app.toast(reason)
+            return None
+        return knob
+
+    def _want(self, knob: KnobRow, value: Value | None, otherwise: str) -> None:
+        if value is None:
+            self._app.toast(f"{knob.name}: {otherwise}")
+            return
+        self.wanted[knob.name] = self._unsent[knob.name] = value
+        self._answered.pop(knob.name, None)
+        self._app.paint()
+        if not self._asking:
+            self._asking = True
+            self._app.beside(self._send())
+
+    async def _send(self) -> None:
+        """Bring the engine's queue to what is wanted, one change at a time."""
+        try:
+            while self._unsent and self._app.feed.state is not None:
+                batch, self._unsent = self._unsent, {}
+                steps = plan(self._app.feed.state, batch)
+                try:
+                    if steps.drop:
+                        await self._app.feed.command("drop")
+                    if steps.ask:
+                        await self._app.feed.command("set", knobs=dict(steps.ask), now=False, loader=None)
+                except CockpitError as error:
+                    self._failed(batch, error)
+                else:
+                    now_s = self._app.clock()
+                    self._answered.update(dict.fromkeys(batch, now_s))
+        finally:
+            self._asking = False
+            self.settle()
+            self._app.paint()
+
+    def _failed(self, batch: dict[str, Value], error: CockpitError) -> None:
+        for name in batch:
+            if name not in self._unsent:
+                self.wanted.pop(name, None)
+        self._app.toast(clean(str(error)))
+
+    def settle(self) -> None:
+        """Forget choices that the state shows by now, or should have shown long ago."""
+        if not self.wanted:
+            return
+        rows = {row.name: row for row in self._app.view().knobs}
+        for name in [name for name in self.wanted if name in self._answered]:
+            row, value = rows[name], self.wanted[name]
+            seen = row.next == value or (row.next is None and row.in_force == value)
+            if seen or self._app.clock() - self._answered[name] > SHOWN_S:
+                del self.wanted[name], self._answered[name]
+
+    # ---- the run ----
+    def apply(self) -> None:
+        """What is queued lands in the middle of the epoch."""
+        state = self._able("apply")
+        if state is None:
+            return
+        asked = {**waiting(state), **self.wanted}
+        reason = why_not_now(state, asked)
+        if reason is not None:
+            self._app.toast(reason)
+            return
+        self._unsent = {}
+        self._app.beside(self._command("set", None, {"knobs": asked, "now": True, "loader": None}))
+
+    def undo(self) -> None:
+        """Drop the queue; with none, take the last change back."""
+        state = self._able("undo")
+        if state is None:
+            return
+        queue = {**waiting(state), **self.wanted}
+        self.wanted.clear()
+        self._unsent.clear()
+        if queue:
+            self._app.beside(self._command("drop", "the queue is dropped", {}))
+        elif any(entry.state in ("kept", "settling") for entry in state.ledger):
+            self._app.beside(self._command("undo", None, {}))
+        else:
+            self._app.toast("nothing to undo: no change is in force")
+
+    def simple(self, verb: str, done: str | None = None, **args: Any) -> None:
+        """A verb that needs nothing else."""
+        if self._able(verb) is not None:
+            self._app.beside(self._command(verb, done, args))
+
+    def _able(self, action: str) -> State | None:
+        reason = self._refusal(action)
+        if reason is not None:
+            self._app.toast(reason)
+            return None
+        return self._app.feed.state
+
+    def _refusal(self, action: str) -> str | None:
+        return why_not(action, self._app.feed.state, self._app.readonly and action != "save")
+
+    async def _command(self, verb: str, done: str | None, args: dict[str, Any]) -> None:
+        try:
+            await self._app.feed.command(verb, **args)
+        except CockpitError as error:
+            self._app.toast(clean(str(error)))
+        else:
+            if done is not None:
+                self._app.toast(done)
+        self._app.paint()
+
+    # ---- saving ----
+    def save(self) -> None:
+        """Path and differences first; after ``enter`` the file, and the command that uses it."""
+        app, state = self._app, self._able("save")
+        if state is None:
+            return
+        path = Path(DEFAULT_FILE).resolve()
+        scripts = {row.name: row.script for row in app.view().knobs}
+        setup = saved_of(state).wishes.knobs
+        if not setup:
+            app.toast("nothing to save: every setting is as the script has it")
+            return
+        changes = [(name, scripts.get(name), value) for name, value in setup.items()]
+        app.box(
+            lambda width, height, top: dialogs.save_rows(str(path), changes, state, path.exists(), width, app.glyphs),
+            {"enter": "save", "s": "save"},
+            lambda word: self._save(state, path),
+        )
+
+    def _save(self, state: State, path: Path) -> None:
+        app = self._app
+        try:
+            save(state, path)
+        except CockpitError as error:
+            app.toast(clean(str(error)))
+            return
+        if not app.feed.over:
+            app.beside(self._command("saved", None, {"path": str(path)}))
+        command = f"cockpit run --config {path.name} {clean(state.script)}".rstrip()
+        app.box(
+            lambda width, height, top: dialogs.saved_rows(str(path), command, width, app.glyphs), {"enter": "", "q": ""}
+        )

@@ -1,0 +1,93 @@
+"""The screen's line to the engine: keeps the newest state, reconnects every second, carries commands.
+
+Held by the app. It never draws and never raises for a lost engine: it remembers since when it is lost, and the
+screen shows that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from cockpit.model.errors import CockpitError, LinkLost
+from cockpit.session.state import State
+
+RETRY_S = 1.0
+REVIVE_EVERY = 5
+"""Every so many failed tries the engine is started anew, where the caller knows how."""
+
+
+class Line(Protocol):
+    """What a link can do; the real one is ``session.link.Link``, the other one is the tests' fake."""
+
+    async def next_state(self) -> State: ...
+
+    async def command(self, verb: str, **args: Any) -> dict[str, Any]: ...
+
+    async def close(self) -> None: ...
+
+
+class Feed:
+    """``state``: the newest, None before the first. ``lost_s``: when the engine was lost, None while it answers."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Line]],
+        clock: Callable[[], float],
+        revive: Callable[[], None] | None = None,
+        on_first: Callable[[], None] | None = None,
+    ) -> None:
+        self._connect, self._clock, self._revive, self._on_first = connect, clock, revive, on_first
+        self._line: Line | None = None
+        self.state: State | None = None
+        self.lost_s: float | None = None
+
+    async def run(self) -> None:
+        """Follow the engine until cancelled."""
+        tries = 0
+        try:
+            while True:
+                try:
+                    self._line = await self._connect()
+                    while True:
+                        state = await self._line.next_state()
+                        first, tries = self.state is None or self.lost_s is not None, 0
+                        self.state, self.lost_s = state, None
+                        if first and self._on_first is not None:
+                            self._on_first()
+                except LinkLost:
+                    self._lose()
+                await self._leave()
+                tries += 1
+                if self._revive is not None and tries % REVIVE_EVERY == 1 and not self.over:
+                    await self._revived(self._revive)
+                await asyncio.sleep(RETRY_S)
+        finally:
+            await self._leave()
+
+    @property
+    def over(self) -> bool:
+        """Whether the training has ended, so that an engine that leaves is no loss."""
+        return self.state is not None and self.state.phase in ("ended", "lost")
+
+    def _lose(self) -> None:
+        if self.lost_s is None and not self.over:
+            self.lost_s = self._clock()
+
+    async def _revived(self, revive: Callable[[], None]) -> None:
+        try:
+            await asyncio.to_thread(revive)
+        except (CockpitError, OSError):
+            return  # shown as lost; tried again
+
+    async def _leave(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
+
+    async def command(self, verb: str, **args: Any) -> dict[str, Any]:
+        """Ask the engine; raises CockpitError with a sentence for the user."""
+        if self._line is None:
+            raise LinkLost("the engine does not answer at the moment; the training is not affected")
+        return await self._line.command(verb, **args)

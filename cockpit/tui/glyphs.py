@@ -1,0 +1,77 @@
+"""The three sets of characters a screen may be drawn with: braille, block, and plain ASCII.
+
+Chosen once from the terminal (see ``terminal``) or by the ``G`` key; drawing functions are handed one of them.
+A set must hold a character for every purpose, so that nothing outside this file asks which one is in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Glyphs:
+    """``columns`` chart columns share a cell, which has ``levels`` heights upwards and ``levels_down`` downwards.
+
+    ``up`` / ``down`` are indexed by the level of each column of a cell, as one number in base ``levels + 1``.
+    """
+
+    name: str
+    columns: int
+    levels: int
+    levels_down: int
+    up: str
+    down: str
+    core: str
+    plain: bool
+    axis: str = "│"
+    cross: str = "┼"
+    line: str = "─"
+    gap: str = "╌"
+    mark: str = "◆"
+    drop: str = "┊"
+    bar: str = "━"
+    rest: str = "─"
+    arrow: str = "→"
+    better: str = "▲"
+    worse: str = "▼"
+    same: str = "≈"
+    open: str = "·"
+    cursor: str = "▸"
+    left: str = "‹"
+    right: str = "›"
+    square: str = "■"
+    times: str = "×"
+    dots: str = "…"
+    said: str = "›"
+    dot: str = "·"
+
+
+def _braille(down: bool) -> str:
+    left, right = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+    if not down:
+        left, right = left[::-1], right[::-1]
+    return "".join(
+        " " if a + b == 0 else chr(0x2800 + sum(left[:a]) + sum(right[:b])) for a in range(5) for b in range(5)
+    )
+
+
+BRAILLE = Glyphs("braille", 2, 4, 4, _braille(False), _braille(True), " ▁▂▃▄▅▆▇█", False)
+BLOCK = Glyphs("block", 1, 8, 2, " ▁▂▃▄▅▆▇█", " ▀█", " ▁▂▃▄▅▆▇█", False)
+ASCII = Glyphs(
+    "ascii", 1, 3, 3, " .:#", " ':#", " .:-=+*##", True,
+    axis="|", cross="+", line="-", gap=".", mark="^", drop=":", bar="=", rest="-", arrow=">", better="^", worse="v",
+    same="~", open=".", cursor=">", left="<", right=">", square="#", times="x", dots="..", said=">", dot="-",
+)  # fmt: skip
+
+SETS = {each.name: each for each in (BRAILLE, BLOCK, ASCII)}
+
+_ASCII = str.maketrans({"→": ">", "–": "-", "×": "x", "±": "+-", "…": "..", "·": "-", "≈": "~", "‹": "<", "›": ">",
+                        "▲": "^", "▼": "v", "←": "<", "↑": "^", "↓": "v", "⌁": "?", "—": "-"})  # fmt: skip
+
+
+def spelled(text: str, glyphs: Glyphs) -> str:
+    """``text`` as this set can write it: unchanged, or in ASCII with a question mark for what has no stand-in."""
+    if not glyphs.plain or text.isascii():
+        return text
+    return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")

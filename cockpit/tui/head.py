@@ -1,0 +1,228 @@
+"""Rows 1 to 3, the same at every size: what runs and its badge, how fast it is, and what the last change gave.
+
+Called by the frame. The badge is never clipped and the figures keep their places; what gives way is the words.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
+from cockpit.analysis.policy import POLICY
+from cockpit.session.activity import BADGES, Activity, activity_of
+from cockpit.session.knobs import training_loaders
+from cockpit.session.state import Entry, State
+from cockpit.session.status import live_rate
+
+from .clean import clean
+from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, share
+from .now import phases_now, probe_lost_for
+from .rows import Row, Run, cells, cut, first_that_fits, fit, row, width_of
+from .view import View
+from .words import knobs_of
+
+BADGE_STYLES = {
+    "steady": "better",
+    "measuring": "better",
+    "warming": "dim",
+    "switching": "worse",
+    "rolled_back": "alarm",
+    "stalled": "alarm",
+    "lost": "alarm",
+    "stopping": "worse",
+    "ended": "text",
+}
+
+
+def activity_shown(view: View) -> Activity:
+    """What the badge says: a lost link or probe before anything that the state claims."""
+    state = view.known
+    if view.link_lost_s is not None:
+        return Activity("lost", max(0.0, view.now_s - view.link_lost_s), detail="engine")
+    if view.state is None:
+        return Activity("starting")
+    lost_s = probe_lost_for(view)
+    if lost_s is not None:
+        return Activity("lost", lost_s, detail="probe")
+    if state.phase == "running" and state.probe == "waiting":
+        return Activity("starting", None if state.started_s is None else view.now_s - state.started_s)
+    return activity_of(state, view.now_s)
+
+
+def badge(view: View) -> list[Run]:
+    """Glyph, word and how far or how long: ``◔ WARMING UP 12/30``, ``⚠ STALLED in loader 0:31``."""
+    shown = activity_shown(view)
+    mark = BADGES[shown.word]
+    words = mark.word
+    if shown.word in ("warming", "measuring") and shown.total:
+        words += f" {min(shown.done or 0, shown.total)}/{shown.total}"
+    elif shown.word == "ended":
+        status = view.known.exit_status
+        words += "" if status is None else f" exit {status}"
+    elif (shown.word == "lost" and shown.detail) or shown.word == "stalled":
+        words += f" {shown.detail} {clock(shown.for_s)}"
+    elif shown.word == "stopping" and view.known.stopping_until_s is not None:
+        words += f" {clock(view.known.stopping_until_s - view.now_s)}"
+    elif shown.word in ("switching", "compiling", "rolled_back", "paused") and shown.for_s is not None:
+        words += f" {clock(shown.for_s)}"
+    glyph = mark.ascii if view.glyphs.plain else mark.glyph
+    return [(f"{glyph} {words} ", f"bold {BADGE_STYLES.get(shown.word, 'text')} on-bar")]
+
+
+def title_row(view: View, width: int) -> Row:
+    """Row 1: the script, epoch and step with their progress, and the badge at the right edge."""
+    state, right = view.known, badge(view)
+    room = width - width_of(right) - 1
+    name: Run = (f" {script_of(state)}", "bold text on-bar")
+    epoch: list[Run] = [("   epoch ", "dim on-bar"), (count(state.epoch), "text on-bar")]
+    total = steps_per_epoch(state)
+    step: list[Run] = [("  step ", "dim on-bar")]
+    step += [(count(state.step_in_epoch if total else state.step), "text on-bar")]
+    step += [(f"/{count(total)}", "dim on-bar")] if total else []
+    bar = progress(state, total, min(24, room - width_of([name, *epoch, *step]) - 3), view)
+    took = epoch_words(state)
+    used = width_of([name, *epoch, *step])
+    if took and width < EPOCH_IN_ROW_2 and used + cells(took) + 3 <= room:
+        bar = [("   ", "dim on-bar"), (took, "dim on-bar")]
+    left = first_that_fits(
+        room,
+        [name, *epoch, *step, *bar],
+        [name, *epoch, *step],
+        [name, *epoch],
+        [(cut(name[0], max(0, room)), name[1])],
+    )
+    return row(*fit(left, room + 1, "text on-bar"), *right) if room >= 0 else fit(right, width, "text on-bar")
+
+
+EPOCH_IN_ROW_2 = 104
+"""From this width on, row 2 has room for how long an epoch takes."""
+
+
+def script_of(state: State) -> str:
+    """The training's short name: its script, else the first word of its command."""
+    return clean(PurePath(state.script or (state.argv[0] if state.argv else "")).name or state.run or "training")
+
+
+def steps_per_epoch(state: State) -> int | None:
+    """Steps of an epoch of the one loader that trains; None where there are several, or it has no length."""
+    lengths = {loader.steps_per_epoch for loader in training_loaders(state)}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def progress(state: State, total: int | None, width: int, view: View) -> list[Run]:
+    """How far the epoch is, as a line; nothing where that is not known."""
+    if not total or state.step_in_epoch is None or width < 6:
+        return []
+    done = round(width * min(1.0, state.step_in_epoch / total))
+    return [
+        ("  ", "text on-bar"),
+        (view.glyphs.bar * done, "better on-bar"),
+        ((view.glyphs.rest if view.glyphs.plain else view.glyphs.bar) * (width - done), "line on-bar"),
+    ]
+
+
+def epoch_words(state: State) -> str:
+    """What a change is worth in a person's time: ``epoch 12:04, was 71:10``."""
+    took, was = state.current.epoch_s, state.baseline.epoch_s if state.baseline else None
+    if took is None:
+        return ""
+    return f"epoch {clock(took)}" + (f", was {clock(was)}" if was is not None and state.ledger else "")
+
+
+def speed_row(view: View, width: int) -> Row:
+    """Row 2: samples per second now, the baseline, the factor since the start, the share of a step spent waiting."""
+    state = view.known
+    now, base = live_rate(state), state.baseline.samples_per_s if state.baseline else None
+    gain = now / base if now is not None and base else None
+    phases = phases_now(state)
+    waits = phases.wait_ms / phases.step_ms if phases and phases.wait_ms is not None and phases.step_ms > 0 else None
+    better = "text" if gain is None or 0.97 < gain < 1.03 else "better" if gain > 1 else "worse"
+    warming = activity_shown(view).word == "warming"
+    size = 8
+    runs: list[Run] = [
+        (rate(now, size), "dim" if warming else "bold text"),
+        (" samples/s", "dim"),
+        ("  baseline ", "dim"),
+        (rate(base).ljust(6), "text"),
+        (" since start ", "dim"),
+        (factor(gain, view.glyphs.times).ljust(6), f"bold {better}"),
+    ]
+    wait: list[Run] = [(" data wait ", "dim"), (share(waits, 4), f"bold {'wait' if (waits or 0) >= 0.1 else 'text'}")]
+    took = epoch_words(state)
+    return fit(
+        first_that_fits(
+            width,
+            [*runs, *wait, (" of a step", "dim"), ("     " if took else "", "dim"), (took, "text")],
+            [*runs, *wait, (" of a step", "dim")],
+            [*runs, *wait],
+            [runs[0], (" samples/s ", "dim"), runs[5], *wait],
+        ),
+        width,
+    )
+
+
+def change_row(view: View, width: int) -> Row:
+    """Row 3: the last change that was measured, and what it gave. It stays until a newer one says something."""
+    entry = last_told(view.known)
+    if entry is None:
+        return fit([(" last change ", "dim"), (NOTHING, "dim"), *_invitation(view)], width)
+    figures, steps = verdict_runs(entry, view), _steps_runs(entry, view.known)
+    rates: list[Run] = []
+    if entry.before_samples_per_s is not None and entry.after_samples_per_s is not None:
+        arrow = view.glyphs.arrow
+        rates = [(f"  {rate(entry.before_samples_per_s)}{arrow}{rate(entry.after_samples_per_s)}", "text")]
+    words = knobs_of(entry, view.glyphs)
+    for lead, tail in (
+        (" last change ", [*figures, *rates, *steps]),
+        (" last ", [*figures, *rates, *steps]),
+        (" last ", [*figures, *rates]),
+        (" ", figures),
+    ):
+        room = width - cells(lead) - width_of(tail) - 2
+        if room >= cells(words) or lead == " ":
+            break
+    return fit([(lead, "dim"), (cut(words, max(0, room)), "bold text"), ("  ", "dim"), *tail], width)
+
+
+def _invitation(view: View) -> list[Run]:
+    if view.state is None or view.known.phase != "running" or not training_loaders(view.known):
+        return []
+    return [("   arrow keys change a setting while it runs", "faint")]
+
+
+def last_told(state: State) -> Entry | None:
+    """The newest change that came into force or failed; a change that only waits does not push it off the screen."""
+    return next((entry for entry in reversed(state.ledger) if entry.state not in ("queued", "applying")), None)
+
+
+def mark_of(entry: Entry, view: View) -> tuple[str, str]:
+    """Arrow and style of a change: up and better, down and worse, or neither."""
+    glyphs = view.glyphs
+    known = {"faster": (glyphs.better, "better"), "slower": (glyphs.worse, "worse")}
+    return known.get(entry.verdict, (glyphs.same if entry.delta_pct is not None else glyphs.dot, "dim"))
+
+
+def verdict_runs(entry: Entry, view: View) -> list[Run]:
+    """``▲ +37.7% ±1.4 [+36, +39] faster``, or the one word that says why there is no figure."""
+    word = WORDS.get(entry.verdict, entry.verdict)
+    if entry.state in ("refused", "rolled_back"):
+        reason = clean(entry.reason or "no reason given")
+        return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
+    if entry.verdict == NOT_COMPARABLE:
+        return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
+    if entry.verdict == SETTLING or entry.delta_pct is None:
+        figure = f" {delta(entry.delta_pct)} so far" if entry.delta_pct is not None else ""
+        return [(f"{word} {entry.settled_steps}/{entry.settle_steps}", "text"), (figure, "dim")]
+    mark, style = mark_of(entry, view)
+    return [
+        (f"{mark} {delta(entry.delta_pct)}", f"bold {style}"),
+        (f" {reach(entry.interval_pct)} {interval(entry.interval_pct)} ", "dim"),
+        (word, f"bold {style}"),
+    ]
+
+
+def _steps_runs(entry: Entry, state: State) -> list[Run]:
+    """On how many steps the figure rests, while that is known."""
+    if state.current.change != entry.id or entry.state not in ("kept", "settling"):
+        return []
+    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim")]

@@ -1,0 +1,96 @@
+"""The two lines under the chart: the cores that this job really has, and the loader's workers and queue. Pure.
+
+Called by the frame. The only place that says GPU, and only that none was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.session.knobs import training_loaders
+from cockpit.session.state import State
+
+from .clean import clean
+from .format import cores
+from .glyphs import Glyphs, spelled
+from .rows import Row, Run, cells, cut, fit, spread, width_of
+from .view import View
+
+
+def cores_row(view: View, width: int, label: int) -> Row:
+    """One column a usable core, and who keeps them busy: ``1.7 of 2 busy: main 0.9 workers 0.8 others 0.0``."""
+    latest, machine = view.known.latest, view.known.machine
+    left: list[Run] = [("cores".ljust(label), "dim")]
+    if latest is None or machine is None:
+        return fit([*left, ("not measured yet", "faint")], width)
+    parts = (latest.cpu_main, latest.cpu_workers, latest.cpu_others)
+    busy = None if all(part is None for part in parts) else sum(part or 0.0 for part in parts)
+    usable = f"{machine.cpus_usable:.1f}".removesuffix(".0")
+    tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} busy: ", "dim")]
+    for name, part in zip(("main", "workers", "others"), parts, strict=True):
+        tail += [(f"{name} ", "dim"), (cores(part), "text"), ("  ", "dim")]
+    room = width - label - width_of(tail) - 1
+    return spread([*left, (columns_of(latest.cores_busy, room, view.glyphs), "cpu")], tail, width)
+
+
+def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:
+    """Each core as a column: two cells and a space where there is room, one cell, else means of neighbours."""
+    if not busy or width <= 0:
+        return ""
+    top = len(glyphs.core) - 1
+    levels = [max(0, min(top, round(share * top))) for share in busy]
+    if len(levels) * 3 - 1 <= width:
+        return " ".join(glyphs.core[level] * 2 for level in levels)
+    if len(levels) <= width:
+        return "".join(glyphs.core[level] for level in levels)
+    groups = [levels[at * len(levels) // width : (at + 1) * len(levels) // width] for at in range(width)]
+    return "".join(glyphs.core[round(sum(group) / len(group))] for group in groups if group)
+
+
+def loader_row(view: View, width: int, label: int) -> Row:
+    """The training loader: where the script made it, its workers, what is ready, how long an epoch takes to start."""
+    state = view.known
+    gpu = no_gpu_words(state)
+    right: list[Run] = [(gpu, "faint")] if gpu else []
+    left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
+    if width_of(left) + cells(gpu) + 2 > width:
+        right = []
+    return spread([(spelled(text, view.glyphs), style) for text, style in left], right, width)
+
+
+def _loader_runs(view: View) -> list[Run]:
+    state, glyphs = view.known, view.glyphs
+    found = training_loaders(state)
+    if not found:
+        return [("none seen yet", "faint")]
+    if len(found) > 1:
+        return [(cut(" + ".join(clean(loader.id) for loader in found), 60), "text")]
+    loader = found[0]
+    runs: list[Run] = [(cut(clean(loader.id), 24), "text")]
+    runs += [(f" {glyphs.dot} ", "faint"), (f"{len(loader.workers)}", "text"), (" workers", "dim")]
+    queue = state.latest.queue if state.latest else None
+    if loader.read_ahead:
+        runs += [(f" {glyphs.dot} read ahead by another thread", "dim")]
+    elif queue is not None and queue[1] > 0:
+        runs += [(f" {glyphs.dot} ", "faint"), (f"{queue[0]}/{queue[1]}", "text"), (" batches ready", "dim")]
+    if loader.epoch_start_ms is not None:
+        runs += [(f" {glyphs.dot} ", "faint"), (f"start {loader.epoch_start_ms:.0f} ms", "dim")]
+    return runs
+
+
+def no_gpu_words(state: State) -> str:
+    """Said once, where the machine was looked at and has none."""
+    return "no GPU found" if state.machine is not None and not state.machine.gpus else ""
+
+
+def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:
+    """Likely reasons why nothing is heard from the training; empty while it is too early, or something is heard."""
+    began = state.started_s
+    if state.probe != "waiting" or state.phase != "running" or began is None or now_s - began < expected_s:
+        return []
+    return [
+        "Nothing heard from the training yet. Likely reasons:",
+        "- it has not imported torch yet",
+        "- its Python runs with -I, -E or -S, or is another interpreter or in a container",
+        "- its command replaces PYTHONPATH (write PYTHONPATH=.:$PYTHONPATH)",
+    ]

@@ -1,0 +1,50 @@
+"""Small derived figures that several parts of the screen share: the step's phases now and before, ages, the boundary.
+
+Pure; None where there is nothing measured to derive from.
+"""
+
+from __future__ import annotations
+
+from cockpit.session.knobs import training_loaders
+from cockpit.session.measure import phases_of
+from cockpit.session.state import Phases, State
+from cockpit.session.status import RECENT_BLOCKS
+
+from .view import View
+
+PROBE_EXPECTED_S = 15.0
+"""So long without a word from the training, and the screen names the likely reasons."""
+
+
+def phases_now(state: State) -> Phases | None:
+    """Mean phases of a step over the newest blocks under the setup in force."""
+    return phases_of(state.current.blocks[-RECENT_BLOCKS:])
+
+
+def phases_before(state: State) -> Phases | None:
+    """The same under the setup that the last change ended; None before any change."""
+    return phases_of(state.previous.blocks[-RECENT_BLOCKS:]) if state.previous else None
+
+
+def probe_lost_for(view: View) -> float | None:
+    """Seconds since the training was last heard, while its probe is lost; None while it is connected or awaited."""
+    state = view.known
+    if state.phase not in ("running", "stopping") or state.probe != "lost":
+        return None
+    heard_s = state.latest.at_s if state.latest else state.probe_seen_s
+    return max(0.0, view.now_s - heard_s) if heard_s is not None else 0.0
+
+
+def old(view: View) -> bool:
+    """Whether the figures are no longer news: link or probe lost."""
+    return view.link_lost_s is not None or probe_lost_for(view) is not None
+
+
+def boundary_in_s(state: State) -> float | None:
+    """Seconds until the epoch's end at the present pace; None where no end is known."""
+    lengths = {loader.steps_per_epoch for loader in training_loaders(state)}
+    phases = phases_now(state)
+    total = lengths.pop() if len(lengths) == 1 else None
+    if not total or state.step_in_epoch is None or phases is None:
+        return None
+    return max(0, total - state.step_in_epoch) * phases.step_ms / 1000.0

@@ -1,0 +1,106 @@
+"""The panel of knobs: what runs, what is next, and why something cannot be had. One row a knob, and a line below.
+
+Called by the frame. A knob that cannot be changed is grey with its reason; the line below says when a queue lands.
+"""
+
+from __future__ import annotations
+
+from cockpit.model.knobs import BY_NAME
+from cockpit.session.knobs import KnobRow, queued, training_loaders
+from cockpit.session.state import State
+
+from .clean import clean
+from .format import clock
+from .glyphs import spelled
+from .now import boundary_in_s
+from .rows import Row, Run, cut, fit, row
+from .view import View
+from .words import label_of, value_words
+
+NAME, VALUE = 13, 6
+
+
+def settings_rows(view: View, width: int) -> list[Row]:
+    """Header and one row a knob, each exactly ``width`` columns."""
+    head = row(("   SETTINGS", "bold text"), ("running".rjust(NAME + VALUE - 8), "dim"), (" next", "dim"))
+    return [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in enumerate(view.knobs))]
+
+
+def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
+    chosen, glyphs = at == view.cursor, view.glyphs
+    ground = " on-cursor" if chosen else ""
+    usable = knob.can or knob.reason is None
+    name_style = ("bold text" if chosen else "text" if usable else "faint") + ground
+    running = "mixed" if knob.mixed else value_words(knob.in_force)
+    runs: list[Run] = [
+        (glyphs.cursor if chosen else " ", "bold key" + ground),
+        (f"{at + 1} ", "faint" + ground),
+        (cut(label_of(knob.name), NAME).ljust(NAME), name_style),
+        (running.rjust(VALUE), ("bold text" if chosen else "text" if usable else "faint") + ground),
+        (" ", "text" + ground),
+        *((text, style + ground) for text, style in _next_runs(view, knob, chosen, width - NAME - VALUE - 4)),
+    ]
+    return fit([(spelled(text, glyphs), style) for text, style in runs], width, "text" + ground)
+
+
+def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
+    """The right half of a knob's row: what it becomes, what it can do, or why not."""
+    following, glyphs = view.next_of(knob), view.glyphs
+    if following is not None and following != knob.in_force:
+        word = "asked" if knob.name in view.wanted else "applying" if knob.state == "applying" else "queued"
+        return [(f"{glyphs.arrow}{value_words(following)}".ljust(5), "bold worse"), (f" {word}", "worse")]
+    if not knob.can:
+        return [(cut(clean(knob.reason), room) if knob.reason else "", "faint")]
+    if knob.state == "settling":
+        return [("settling", "dim")]
+    if knob.state == "rolled_back":
+        return [("rolled back", "alarm")]
+    if chosen and not view.readonly:
+        return [(f"{glyphs.left} {glyphs.right}", "bold key"), ("" if knob.can_now else " at the next epoch", "dim")]
+    differs = knob.script is not None and knob.in_force is not None and knob.in_force != knob.script
+    return [(f"script {value_words(knob.script)}" if differs else "", "faint")]
+
+
+def hint_row(view: View, width: int) -> Row:
+    """The line below the knobs: the queue and when it lands, else what the chosen knob is or why it is grey."""
+    waiting = queued(view.known)
+    asked = {name for entry in waiting for name in entry.asked} | set(view.wanted)
+    if asked and view.known.phase == "running":
+        return fit([("   ", "text"), *_queue_runs(view, len(asked))], width)
+    knobs = view.knobs
+    if not 0 <= view.cursor < len(knobs):
+        return fit((), width)
+    knob = knobs[view.cursor]
+    words = clean(knob.reason) if knob.reason else clean(knob.note) if knob.note else BY_NAME[knob.name].help
+    return fit([("   ", "text"), (spelled(cut(words, max(0, width - 3)), view.glyphs), "dim")], width)
+
+
+def _queue_runs(view: View, count: int) -> list[Run]:
+    state = view.known
+    together = " together: their effects can't be told apart" if count > 1 else ""
+    return [
+        (f"{count} queued", "bold worse"),
+        (f", {landing_words(state)}", "worse"),
+        ("  a", "bold key"),
+        (" now ", "dim"),
+        ("u", "bold key"),
+        (" drop ", "dim"),
+        (together, "dim"),
+    ]
+
+
+def landing_words(state: State) -> str:
+    """When the queue comes into force."""
+    if any(entry.state == "applying" for entry in state.ledger):
+        return "being applied"
+    if any(entry.now and entry.state == "queued" for entry in state.ledger):
+        return "lands with the next batch"
+    loaders = training_loaders(state)
+    if (
+        loaders
+        and not any(loader.boundaries for loader in loaders)
+        and any(loader.steps_per_epoch is None for loader in loaders)
+    ):
+        return "no epoch's end in sight"
+    in_s = boundary_in_s(state)
+    return "at the next epoch" if in_s is None else f"at the next epoch in {clock(in_s)}"

@@ -1,0 +1,61 @@
+"""What this terminal can show, decided once from the environment, before Textual is imported. Pure.
+
+Called by ``run_screen``. The environment is an argument, since Textual takes NO_COLOR out of the real one.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cockpit.model.errors import UsageError
+
+from .glyphs import SETS
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """``color_system``: what Textual is told where its own guess would be wrong; None: let it guess."""
+
+    glyphs: str = "braille"
+    mono: bool = False
+    mouse: bool = True
+    animation: bool = True
+    color_system: str | None = None
+
+
+def terminal_of(environ: Mapping[str, str], encoding: str, glyphs: str | None = None) -> Terminal:
+    """The terminal that ``environ`` and the encoding of its output describe; raises UsageError for unknown glyphs."""
+    if glyphs is not None and glyphs not in SETS:
+        raise UsageError(f"--glyphs {glyphs}: it takes {', '.join(SETS)}")
+    name = environ.get("TERM", "")
+    remote = any(environ.get(key) for key in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
+    plain = name == "linux" or not _is_utf8(encoding)
+    # GNU screen passes a COLORTERM on that it cannot draw
+    screen = name.startswith("screen") and bool(environ.get("STY"))
+    return Terminal(
+        glyphs=glyphs or ("ascii" if plain else "braille"),
+        mono=bool(environ.get("NO_COLOR")),
+        mouse=not remote,
+        animation=not remote,
+        color_system="256" if screen and environ.get("COLORTERM") else None,
+    )
+
+
+def _is_utf8(encoding: str) -> bool:
+    try:
+        return codecs.lookup(encoding or "ascii").name == "utf-8"
+    except LookupError:
+        return False
+
+
+def why_not(stdin_tty: bool, stderr_tty: bool, term: str) -> str | None:
+    """Why no screen can be drawn here, in one sentence; None: it can."""
+    if not stdin_tty:
+        return "the screen needs a terminal to read keys from, and stdin is none: use --headless"
+    if not stderr_tty:
+        return "the screen is drawn on stderr, and stderr is not a terminal: use --headless"
+    if term in ("", "dumb"):
+        return f"a terminal of the kind {term or 'unknown'!r} cannot show the screen: use --headless"
+    return None

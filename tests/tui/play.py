@@ -1,0 +1,74 @@
+"""The real screen on this terminal with a scripted run behind it: ``python -m tests.tui.play [seconds played before]
+[speed]``. For eyes, tmux and the bench; events come in real time and keys really queue and land changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from cockpit.model.events import ChangeMoved, LoadersSeen, Sampled
+from cockpit.session.fold import fold, fold_all
+from cockpit.tui.cockpit import Cockpit
+from cockpit.tui.hangup import HangUp
+from cockpit.tui.terminal import terminal_of
+
+from .fake_link import FakeLink
+from .scenes import BEGAN_S, Script
+
+
+class Played(FakeLink):
+    """A scripted run that goes on: half a second of events every half second."""
+
+    def __init__(self, before_s: float, speed: float, script: Script) -> None:
+        self.script, self.shift_s, self.speed = script, time.time() - BEGAN_S - before_s - 1.5, speed
+        events = list(script.events(before_s))
+        super().__init__(fold_all(replace(event, at_s=event.at_s + self.shift_s) for event in events))
+        self.half = int(before_s * 2)
+        self._playing: asyncio.Task[None] | None = None
+
+    async def connect(self) -> Played:
+        await super().connect()
+        self._playing = self._playing or asyncio.get_running_loop().create_task(self.play())
+        return self
+
+    async def play(self) -> None:
+        while True:
+            await asyncio.sleep(0.5 / self.speed)
+            self.half += 1
+            at_s = BEGAN_S + 1.5 + self.half * 0.5
+            for event in self.script.second(at_s):
+                await asyncio.sleep(0)  # the engine's events do not come in one piece
+                self.happen(replace(event, at_s=event.at_s + self.shift_s))
+            for entry in self.state.ledger:
+                if entry.state == "queued" and (entry.now or self.half % 40 == 0):
+                    for event in self.script.land(at_s, entry.asked, entry.id):
+                        assert isinstance(event, ChangeMoved | LoadersSeen | Sampled)
+                        self.state = fold(self.state, replace(event, at_s=event.at_s + self.shift_s))
+
+
+def main() -> None:
+    before_s = float(sys.argv[1]) if len(sys.argv) > 1 else 110.0
+    speed = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+    script = Script({38.0: {"num_workers": 2}, 74.0: {"num_workers": 4}} if before_s > 80 else {})
+    link: list[Played] = []
+
+    async def connect() -> Played:
+        if not link:
+            link.append(Played(before_s, speed, script))
+        return await link[0].connect()
+
+    terminal = terminal_of(dict(os.environ), sys.stderr.encoding)
+    app = Cockpit(connect, Path("/nonexistent"), terminal)
+    with HangUp(app.leave_dead_terminal):
+        how = app.run(mouse=terminal.mouse)
+    with contextlib.suppress(OSError):
+        print("left:", how)
+
+
+if __name__ == "__main__":
+    main()
