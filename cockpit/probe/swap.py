@@ -13,10 +13,11 @@ How the hooks use it::
     group = control.plan({"num_workers": 2})      # asked knobs (Values, "script" too) -> the whole coupled Group;
                                                   # raises Refused (.reason, one sentence). now=True: for a swap in
                                                   # the middle of an epoch. base=Group: on top of what (default:
-                                                  # control.wanted, what was last planned for or is in force)
+                                                  # control.in_force); plans only, remembers nothing
     control.open(original_iter, group)            # in the patched DataLoader.__iter__; group None or control.script:
                                                   # the script's own iterator, untouched. Returns the iterator to
-                                                  # hand to the script.
+                                                  # hand to the script. What it raises is the script's own: let it
+                                                  # through, never call the original again.
     control.swap(iterator, group) -> Swap | None  # at entry of the patched iterator __next__ (before the original
                                                   # is called). None: not yet (the last swap still drains, or the
                                                   # epoch has no index left): ask again at the next __next__; the
@@ -27,7 +28,9 @@ How the hooks use it::
 
     control.script                                # Group the script made it with (read anew at each open)
     control.in_force                              # Group last really put in force
-    control.refusals()                            # {knob: Refusal(can, can_now, reason, note)}, for KnobReport
+    control.refusals()                            # {knob: Refusal(can, can_now, reason, note)}, for KnobReport;
+                                                  # plan() is the authority: "2 workers and prefetch 4" can be
+                                                  # had together where prefetch alone is greyed out
     control.in_force_now(iterator) -> Group       # from live facts: workers alive, pin thread alive
     control.workers(iterator) -> tuple of pids    # those that still drain included
     control.queue(iterator) -> (have, capacity) | None   # None without workers, or where no qsize exists
@@ -39,3 +42,269 @@ datasets, batch_size None) and while batches of torch's own, untouched workers d
 ``_next_index`` goes on there). Our own sources override ``_next_index``, so a class-level patch sees only torch's.
 ``is_source(iterator)``: True for our inner sources (never handed to a script): hooks must leave them alone.
 """
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Callable
+
+from ..model.knobs import SCRIPT, Value
+from .chain import Chain, Notice, Seeds, Swap, _nothing
+from .feed import Feed, unsure_after
+from .groups import Group, Refused, couple, script_group
+from .mechanism import Mechanism, install, is_source
+from .refusals import Limits, Refusal, depending, limits_of
+from .sources import Recipe, UntouchedWorkers, facts_of, live_pids, ready_in, recipe_of
+
+__all__ = [
+    "Group", "LoaderControl", "Mechanism", "Notice", "Refusal", "Refused", "Swap", "install", "is_source",
+    "take_stall_ns",
+]  # fmt: skip
+
+
+class LoaderControl:
+    """Everything that is done to one DataLoader. Holds it weakly; used by the threads that iterate it."""
+
+    def __init__(self, mechanism: Mechanism, loader: Any) -> None:
+        self._mechanism = mechanism
+        self._loader = weakref.ref(loader)
+        self.script = self.in_force = script_group(loader)
+        self._limits: Limits = limits_of(mechanism, loader, self.script)
+        self._remembered: Group | None = self.script if self.script.num_workers else None
+        self._front: Callable[[], Any] = _nothing
+        self._notices: list[Notice] = []
+        self._managed = False
+        self._first_seed: int | None = None
+        self._epochs = 0
+
+    # ---- asking ------------------------------------------------------------------------------------------------
+
+    def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
+        """The whole group that ``asked`` leads to. Raises Refused with the reason."""
+        base = base or self.in_force
+        for name, value in asked.items():
+            limit = self._limits.knobs[name]
+            own = getattr(self.script, name)
+            if not limit.can and value not in (SCRIPT, own, getattr(base, name)):
+                raise Refused("%s: %s" % (name, limit.reason))
+            if now and not limit.can_now:
+                raise Refused("%s: %s" % (name, limit.reason))
+        group = couple(self.script, asked, base, self._remembered)
+        workers = self._limits.workers
+        if workers is not None and group.num_workers not in workers:
+            raise Refused("num_workers: %s" % self._limits.workers_reason)
+        return group
+
+    def refusals(self) -> dict[str, Refusal]:
+        """For each loader knob, whether and when it can be changed as things are, and why not."""
+        return depending(self._limits, self.in_force)
+
+    def take_notices(self) -> list[Notice]:
+        """Changes that were rolled back since this was last asked."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    # ---- the boundary ------------------------------------------------------------------------------------------
+
+    def open(self, original_iter: Callable[[Any], Any], group: Group | None) -> Any:
+        """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own."""
+        loader = self._loader()
+        self._epochs += 1
+        self._look_at(loader)
+        wanted = group or self.script
+        if self._limits.whole is None and (self._managed or wanted != self.script):
+            return self._open_managed(loader, wanted)
+        self._release(loader)
+        iterator = original_iter(loader)
+        self._note(loader, iterator)
+        self.in_force = self.script
+        return iterator
+
+    def _look_at(self, loader: Any) -> None:
+        self.script = script_group(loader)
+        self._limits = limits_of(self._mechanism, loader, self.script)
+        if self.script.num_workers and self._remembered is None:
+            self._remembered = self.script
+
+    def _note(self, loader: Any, iterator: Any) -> None:
+        """Remembers on torch's own iterator what a swap in its middle will need; the loader may be gone then."""
+        if self._limits.whole is not None or not isinstance(iterator, self._mechanism.base_class):
+            return
+        self._front = weakref.ref(iterator)
+        with suppress(
+            AttributeError
+        ):  # a loader that torch's own iterators understand and we do not: no swaps
+            iterator._cockpit_recipe = recipe_of(loader, self._mechanism.iterable_kind)
+        if self._first_seed is None:
+            self._first_seed = iterator._base_seed
+
+    def _open_managed(self, loader: Any, group: Group) -> Any:
+        recipe = recipe_of(loader, self._mechanism.iterable_kind)
+        # persistent workers draw no seed and iterate the sampler once at every epoch but their first
+        later = self.script.persistent_workers and (self._managed or loader._iterator is not None)
+        self._managed = self.script.persistent_workers
+        reused = self._reusable(loader, group)
+        if reused is None:
+            self._release(loader)
+        front, indices = self._front_for(loader, recipe, later, reused)
+        seeds = Seeds((self._first_seed or 0) if later else front._base_seed, self._epochs, own=not later)
+        feed = Feed(indices, self.script.capacity, unsure_after=self._unsure_after(recipe))
+        before = self.in_force
+        chain = self._chain(recipe, feed, seeds, group, before, reused)
+        chain.attach(front)
+        self._took(group)
+        if self.script.num_workers:
+            chain.open()
+        return front
+
+    def _front_for(self, loader: Any, recipe: Recipe, later: bool, reused: Any) -> tuple[Any, Any]:
+        """What the script will hold, and the sampler's iterator: drawn and iterated as its own settings would."""
+        held = self._front()
+        if later and held is not None:  # persistent workers have one iterator, and the script still has it
+            indices = iter(recipe.index_sampler)
+            former = chain_of(held)
+            if former is not None:
+                former.close(but=reused)
+            held._sampler_iter = iter(())
+            held._num_yielded = 0
+            held._IterableDataset_len_called = recipe.fields["_IterableDataset_len_called"]
+            return held, indices
+        plain = self.script._replace(pin_memory=False)
+        generator = self._mechanism.generator() if later else loader.generator
+        front = self._mechanism.front(recipe.view(plain, generator, recipe.index_sampler))
+        own = self._mechanism.torch_multi if self.script.num_workers else self._mechanism.torch_single
+        front._profile_name = front._profile_name.replace(type(front).__name__, own.__name__)
+        indices, front._sampler_iter = front._sampler_iter, iter(())
+        if not later:
+            self._first_seed = self._first_seed if self._first_seed is not None else front._base_seed
+            if self.script.num_workers:
+                indices = iter(recipe.index_sampler)
+        self._front = weakref.ref(front)
+        return front, indices
+
+    # ---- in the middle of an epoch -----------------------------------------------------------------------------
+
+    def swap(self, iterator: Any, group: Group) -> Swap | None:
+        """Other settings for the rest of the epoch of ``iterator``; None: not now, ask again."""
+        if not self._limits.knobs["in_order"].can_now:
+            raise Refused(self._limits.knobs["in_order"].reason or "")
+        chain = chain_of(iterator)
+        if chain is not None:
+            done = chain.swap(group) if chain.can_swap() else None
+        else:
+            done = self._swap_untouched(iterator, group)
+        if done is not None and not done.failed:
+            self._took(group)
+        return done
+
+    def _swap_untouched(self, iterator: Any, group: Group) -> Swap | None:
+        recipe = getattr(iterator, "_cockpit_recipe", None)
+        if recipe is None:
+            raise Refused("this iterator is not torch's own")
+        multi = isinstance(iterator, self._mechanism.torch_multi)
+        begun = len(iterator._task_info) if multi else 0
+        feed = iterator._sampler_iter
+        if isinstance(feed, Feed):  # an earlier attempt failed
+            feed.rebase(begun)
+        else:
+            read = iterator._send_idx if multi else iterator._num_yielded
+            feed = Feed(feed, self.script.capacity, begun, self._unsure_after(recipe, read))
+            # whatever fails from here on: the old iterator goes on, and gets back what was read ahead
+            iterator._sampler_iter = feed
+        seeds = Seeds(iterator._base_seed, self._epochs, own=False)
+        chain = self._chain(recipe, feed, seeds, self.script, self.script)
+        done = chain.swap(group, UntouchedWorkers(iterator))
+        if done is not None and not done.failed:
+            iterator._sampler_iter = iter(())
+            chain.attach(iterator)
+            self._front = weakref.ref(iterator)
+            self._managed = self._managed or self.script.persistent_workers
+        return done
+
+    # ---- what is really in force -------------------------------------------------------------------------------
+
+    def in_force_now(self, iterator: Any) -> Group:
+        """From live facts where ``iterator`` has any; at its end, what was in force last."""
+        chain = chain_of(iterator)
+        if chain is not None:
+            return chain.facts()
+        if getattr(iterator, "_shutdown", False) or not hasattr(iterator, "_pin_memory"):
+            return self.in_force
+        facts = facts_of(iterator)
+        return facts if hasattr(iterator, "_workers") else self.script._replace(pin_memory=facts.pin_memory)
+
+    def workers(self, iterator: Any) -> tuple[int, ...]:
+        """Process ids of all workers behind ``iterator`` that are alive."""
+        chain = chain_of(iterator)
+        return chain.pids() if chain is not None else live_pids(iterator)
+
+    def queue(self, iterator: Any) -> tuple[int, int] | None:
+        """Batches that lie ready, and how many there may be; None without workers or where nobody can tell."""
+        chain = chain_of(iterator)
+        if chain is not None:
+            return chain.queue()
+        ready = ready_in(iterator)
+        return None if ready is None else (ready, iterator._prefetch_factor * iterator._num_workers)
+
+    # ---- the rest ----------------------------------------------------------------------------------------------
+
+    def _chain(
+        self, recipe: Recipe, feed: Feed, seeds: Seeds, group: Group, before: Group, reused: Any = None
+    ) -> Chain:
+        return Chain(
+            self._mechanism, recipe, feed, seeds, self.script, group, before, self._tell, self._keep, reused
+        )
+
+    def _unsure_after(self, recipe: Recipe, read: int = 0) -> int | None:
+        return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
+
+    def _took(self, group: Group) -> None:
+        self.in_force = group
+        if group.num_workers:
+            self._remembered = group
+
+    def _tell(self, notice: Notice) -> None:
+        self._notices.append(notice)
+        self.in_force = notice.in_force
+
+    def _keep(self, source: Any) -> None:
+        """Where torch itself keeps persistent workers: they end with the loader, or when a framework says so."""
+        loader = self._loader()
+        if loader is not None and (source is not None or loader._iterator is not None):
+            loader._iterator = source
+
+    def _reusable(self, loader: Any, group: Group) -> Any:
+        kept = loader._iterator
+        fits = is_source(kept) and kept.group == group and not kept._shutdown
+        return kept if fits and not self._in_use(kept) else None
+
+    def _in_use(self, kept: Any) -> bool:
+        """Whether an iterator that the script still holds reads from it (persistent ones are reset, as in torch)."""
+        chain = kept.user() if is_source(kept) else None
+        return not self.script.persistent_workers and chain is not None and chain.live is kept
+
+    def _release(self, loader: Any) -> None:
+        """Persistent workers that will not serve the next epoch end before others are started."""
+        kept = getattr(loader, "_iterator", None)
+        if kept is None or not (is_source(kept) or self._managed):
+            return
+        loader._iterator = None
+        if not self._in_use(kept):
+            kept._shutdown_workers()
+
+
+def chain_of(iterator: Any) -> Chain | None:
+    """The chain behind an iterator that the script holds, or None where it is torch's own, untouched."""
+    chain = getattr(iterator, "__dict__", {}).get("_next_data")
+    return chain if isinstance(chain, Chain) else None
+
+
+def take_stall_ns(iterator: Any) -> int:
+    """Nanoseconds of builds and shut-downs inside its ``__next__`` since this was last asked; 0 for torch's own."""
+    chain = chain_of(iterator)
+    if chain is None:
+        return 0
+    stall_ns, chain.stall_ns = chain.stall_ns, 0
+    return stall_ns

@@ -1,0 +1,334 @@
+"""One epoch of one managed loader: what its iterator asks for the next batch, across any number of swaps.
+
+The iterator that the script holds (torch's own, or our Front) has a Chain as its ``_next_data``. It hands out what
+the old source has begun, then goes on with the new one, and falls back where a change fails. It knows that
+iterator only weakly, so that dropping it still ends all workers at once. It must never swallow what is the
+script's own: an exception of its sampler, of its signal handlers, or one that its own settings raise as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from typing import Any, Callable, NamedTuple
+
+from .feed import Feed
+from .groups import Group
+from .guard import _raised_by_signal_handler as raised_by_signal_handler
+from .mechanism import Mechanism
+from .sources import Recipe, Source
+
+
+class Notice(NamedTuple):
+    """A change was rolled back: ``failed`` could not be kept, ``in_force`` took its place, and why."""
+
+    failed: Group
+    in_force: Group
+    reason: str
+
+
+class Swap(NamedTuple):
+    """A swap is done: what it cost the training just now, what the old workers still hand out, what comes after.
+
+    ``drain`` and ``capacity`` are batches, ``stall_ns`` nanoseconds. ``failed``: nothing has changed, a notice
+    says why.
+    """
+
+    stall_ns: int
+    drain: int
+    capacity: int
+    failed: bool = False
+
+
+class Seeds:
+    """Base seeds for the workers of one epoch; none of them is ever drawn from a generator of the script.
+
+    The first is the epoch's own, as torch drew it, so that a change at the boundary gives what a bare run with
+    these workers would; ``own`` is False where that one is already in use or none was drawn.
+    """
+
+    def __init__(self, base: int, epoch: int, own: bool) -> None:
+        self._base, self._epoch, self._number, self._own = base, epoch, 0, own
+
+    def now(self) -> int:
+        """The seed for the next source; the same one until it has been used."""
+        if self._own and not self._number:
+            return self._base
+        text = "%d/%d/%d" % (self._base, self._epoch, self._number)
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 2
+
+    def used(self) -> None:
+        self._number += 1
+
+
+class Chain:
+    """Called without arguments by torch's ``__next__``: the next batch, or StopIteration.
+
+    ``tell`` takes Notices; ``keep`` is told which source is to outlive the epoch, None for none; ``reused`` is one
+    that has outlived the last. ``before`` is what was in force until now: the first way back.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        recipe: Recipe,
+        feed: Feed,
+        seeds: Seeds,
+        script: Group,
+        group: Group,
+        before: Group,
+        tell: Callable[[Notice], None],
+        keep: Callable[[Any], None],
+        reused: Any = None,
+    ) -> None:
+        self._mechanism, self._recipe, self._feed, self._seeds, self._script = (
+            mechanism,
+            recipe,
+            feed,
+            seeds,
+            script,
+        )
+        self._tell, self._keep = tell, keep
+        self.group = group
+        self._front: Callable[[], Any] = _nothing
+        self.ended = False
+        self.stall_ns = 0
+        self.live: Any = None
+        self._reused = reused
+        self.draining: list[Any] = []
+        self._ways_back = self._ways_back_from(group, before)
+        self._handed_out = 0
+
+    def attach(self, front: Any) -> None:
+        """Becomes what ``front`` asks for data from now on."""
+        self._front = weakref.ref(front)
+        front._cockpit_samples = None
+        front._next_data = self
+
+    # ---- handing out -------------------------------------------------------------------------------------------
+
+    def __call__(self) -> Any:
+        # exceptions are never kept in a variable: through its traceback it would keep this chain, and with it the
+        # workers, alive until the garbage collector comes by
+        while True:
+            source = self._source()
+            try:
+                data = source.fetch()
+            except StopIteration:
+                if not self._is_end(source):  # the dataset's own
+                    self._passed_on(source)
+                    raise
+                if self._is_over():
+                    raise
+            except Exception as error:
+                if not self._recover(source, error):
+                    self._passed_on(source)
+                    raise
+            else:
+                return self._hand_out(source, data)
+
+    def _source(self) -> Any:
+        while self.draining:
+            if self.draining[0].in_flight:
+                return self.draining[0]
+            self._timed(self.draining.pop(0).close)
+        if self.ended:
+            raise StopIteration
+        while self.live is None:
+            self._timed(self._open)
+        return self.live
+
+    def _hand_out(self, source: Any, data: Any) -> Any:
+        self._front()._cockpit_samples = source.samples
+        self._handed_out += 1
+        if self.draining and source is self.draining[0] and not source.in_flight:
+            source.dismiss()
+        self._feed.handed_out()
+        return data
+
+    def _passed_on(self, source: Any) -> None:
+        """What ``source`` raised goes to the script in place of a batch."""
+        source.settle()
+        if not self._feed.reading:
+            self._feed.handed_out()
+
+    def _is_end(self, source: Any) -> bool:
+        return source is self.live and not source.sent and not source.in_flight
+
+    def _is_over(self) -> bool:
+        """The live source has ended: asks the sampler itself, unless it has said so already."""
+        over = self._recipe.iterable or not self._feed.more()
+        if not over:
+            self._seeds.used()
+        self.ended, self.live = over, None
+        return over
+
+    # ---- changing ----------------------------------------------------------------------------------------------
+
+    def can_swap(self) -> bool:
+        """Not while an earlier swap still drains: never more than two sources alive."""
+        return not self.draining and not self.ended
+
+    def swap(self, group: Group, old: Any = None) -> Swap | None:
+        """Goes on with ``group``; ``old`` is torch's own iterator where that is what has served so far.
+
+        None where too little is left of the epoch for it. The new source is built before anything of the old
+        one is touched: where that fails, the old one simply goes on.
+        """
+        before = self.group
+        began = self._mechanism.clock()
+        serving = old if old is not None else self.live
+        if serving is None:  # nothing has been read yet: only what will be built changes
+            if self._reused is not None:
+                self._keep(None)
+                self._reused.close()
+                self._reused = None
+            self.group, self._ways_back = group, self._ways_back_from(group, before)
+            return Swap(0, 0, group.capacity)
+        if group.num_workers and attempt(self._feed, self._feed.peek)[0] is not True:
+            return None
+        self._seeds.used()
+        source, failure = attempt(self._feed, self._build, group)
+        stall_ns = self._mechanism.clock() - began
+        if self._feed.holds:
+            return None  # the sampler itself has raised: the old source comes to it in its own time
+        if failure is not None:
+            self._tell(Notice(group, before, failure))
+            return Swap(stall_ns, 0, before.capacity, failed=True)
+        drain = serving.in_flight
+        if isinstance(serving, Source):
+            serving.feed = Feed(iter(()))
+        self.draining.append(serving)
+        self.live, self.group = source, group
+        self._ways_back = self._ways_back_from(group, before)
+        return Swap(stall_ns, drain, group.capacity)
+
+    def open(self) -> None:
+        """Starts the first source at once, where the script's own settings would have: it reads its indices now."""
+        while self.live is None:
+            self._open()
+        self._feed.keep_lead()
+
+    def close(self, but: Any = None) -> None:
+        """Ends all workers of this epoch except those of ``but``, and the epoch."""
+        sources = self._sources()
+        self.ended, self.draining, self.live = True, [], None
+        for source in sources:
+            if source is not but:
+                source.close()
+
+    # ---- what is really in force ---------------------------------------------------------------------------------
+
+    def facts(self) -> Group:
+        """From the live source; where there is none (not yet begun, or at the end), what it will be or was."""
+        live = self.live
+        return live.facts() if live is not None else self.group
+
+    def pids(self) -> tuple[int, ...]:
+        return tuple(pid for source in self._sources() for pid in source.pids)
+
+    def queue(self) -> tuple[int, int] | None:
+        counts = [ready for ready in (source.ready() for source in self._sources()) if ready is not None]
+        return (sum(counts), max(self.group.capacity, sum(counts))) if counts else None
+
+    def _sources(self) -> list[Any]:
+        return [source for source in (*self.draining, self.live) if source is not None]
+
+    # ---- what fails --------------------------------------------------------------------------------------------
+
+    def _recover(self, source: Any, error: Exception) -> bool:
+        """Whether the training goes on from here: the failing sources are gone, their indices are next in line."""
+        if (
+            not isinstance(source, Source)
+            or self._feed.reading
+            or raised_by_signal_handler(error.__traceback__)
+        ):
+            return False
+        blamed = source is self.live
+        if blamed and not self._ways_back:
+            return False
+        if not source.in_trial and not (source.waiting and source.group != self._script):
+            return False
+        if self._recipe.iterable and self._handed_out:
+            return False  # a stream cannot be asked again for what it has already given
+        lost: list[Any] = []
+        for each in [*self.draining, self.live]:
+            lost.extend(each.undelivered())
+            if each.delivered:
+                self._seeds.used()
+            self._mechanism.abandon(each)
+        self._feed.give_back(lost)
+        self.draining, self.live = [], None
+        if blamed:
+            self._fall_back(error)
+        return True
+
+    def _fall_back(self, error: Exception) -> None:
+        failed, self.group = self.group, self._ways_back.pop(0)
+        self._tell(Notice(failed, self.group, why(error)))
+
+    def _ways_back_from(self, group: Group, before: Group) -> list[Group]:
+        ways = [before] if before != group else []
+        return ways + ([self._script] if self._script not in (group, before) else [])
+
+    # ---- building ----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            self.live = self._build(self.group)
+        except Exception as error:
+            if self._is_scripts_own(error) or not self._ways_back:
+                raise
+            self._fall_back(error)
+
+    def _build(self, group: Group) -> Any:
+        reused, self._reused = self._reused, None
+        if reused is not None:
+            try:
+                reused.refill(self._feed, self._mechanism.view(self._recipe, group))
+            except Exception as error:
+                self._mechanism.abandon(reused)
+                self._feed.give_back(reused.undelivered())
+                if self._is_scripts_own(error) or group == self._script:
+                    raise
+            else:
+                reused.user = weakref.ref(self)
+                return reused
+        source = self._mechanism.build(self._recipe, group, self._seeds.now(), self._feed, self._script)
+        source.user = weakref.ref(self)
+        self._keep(source if group.persistent_workers else None)
+        return source
+
+    def _is_scripts_own(self, error: Exception) -> bool:
+        return self._feed.reading or raised_by_signal_handler(error.__traceback__)
+
+    def _timed(self, work: Callable[..., None], *args: Any) -> None:
+        began = self._mechanism.clock()
+        try:
+            work(*args)
+        finally:
+            self.stall_ns += self._mechanism.clock() - began
+
+
+def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str | None]:
+    """``work(*args)`` and None, or None and the reason; what the sampler raised meanwhile waits in ``feed``."""
+    try:
+        return work(*args), None
+    except Exception as error:
+        if raised_by_signal_handler(error.__traceback__):
+            raise
+        if feed.reading:
+            feed.hold(error)
+        return None, why(error)
+
+
+def why(error: Exception) -> str:
+    """One line about a failure: the last line of what a worker wrote, or the exception itself."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("Caught "):
+        return lines[-1]  # torch wraps what a worker raised; the original stands last
+    return "%s: %s" % (type(error).__name__, lines[0]) if lines else type(error).__name__
+
+
+def _nothing() -> None:
+    """A weak reference to nothing."""

@@ -1,0 +1,86 @@
+"""The five loader knobs as one coupled group: what the script has, what was asked, and what follows from it.
+
+Pure, called by the swap mechanism and its tests. It must never set anything on a loader: a group is only a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..model.errors import CockpitError
+from ..model.knobs import SCRIPT, Value, show_value
+
+DEFAULT_PREFETCH = 2
+"""What torch itself takes where workers exist and nobody said."""
+
+
+class Group(NamedTuple):
+    """One setting of a loader. ``prefetch_factor`` is None exactly where there are no workers."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    in_order: bool
+
+    @property
+    def capacity(self) -> int:
+        """Batches that may be ready or on their way ahead of the script; 0 without workers."""
+        return self.num_workers * (self.prefetch_factor or 0)
+
+    def words(self) -> str:
+        """The group as a person reads it, for reasons."""
+        return ", ".join("%s %s" % (name, show_value(value)) for name, value in self._asdict().items())
+
+
+class Refused(CockpitError):
+    """This knob cannot take this value on this loader; ``reason`` is the sentence for the user."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def script_group(loader: Any) -> Group:
+    """What the script made ``loader`` with, as torch would use it at its next ``__iter__``."""
+    workers = int(loader.num_workers)
+    return Group(
+        num_workers=workers,
+        prefetch_factor=loader.prefetch_factor if workers else None,
+        pin_memory=bool(loader.pin_memory),
+        persistent_workers=bool(loader.persistent_workers and workers),
+        in_order=bool(getattr(loader, "in_order", True)),
+    )
+
+
+def couple(script: Group, asked: Mapping[str, Value], base: Group, kept: Group | None = None) -> Group:
+    """``asked`` on top of ``base``; what depends on it moves along; ``"script"`` is the script's own value.
+
+    ``kept`` is the last group that had workers: where workers come back, its prefetch and persistence do too.
+    Raises Refused where a knob was asked for by name and cannot be had together with the rest.
+    """
+    if not asked:
+        return base
+    wanted = dict(base._asdict())
+    for name, value in asked.items():
+        wanted[name] = getattr(script, name) if value == SCRIPT else value
+    if wanted["num_workers"] == 0:
+        _refuse_without_workers(asked, wanted)
+        wanted["prefetch_factor"], wanted["persistent_workers"] = None, False
+    elif base.num_workers == 0:
+        back = kept or script
+        if "persistent_workers" not in asked:
+            wanted["persistent_workers"] = back.persistent_workers
+        if wanted["prefetch_factor"] is None:
+            wanted["prefetch_factor"] = back.prefetch_factor or DEFAULT_PREFETCH
+    elif wanted["prefetch_factor"] is None:  # "script", where the script has no workers
+        wanted["prefetch_factor"] = DEFAULT_PREFETCH
+    return Group(**wanted)
+
+
+def _refuse_without_workers(asked: Mapping[str, Value], wanted: Mapping[str, Any]) -> None:
+    idle = {"prefetch_factor": None, "persistent_workers": False, "in_order": True}
+    for name, harmless in idle.items():
+        if name in asked and asked[name] != SCRIPT and wanted[name] != harmless:
+            raise Refused("%s needs workers: set num_workers to 1 or more with it" % name)

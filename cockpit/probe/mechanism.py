@@ -1,0 +1,162 @@
+"""What the swap needs from the torch at hand, looked up and checked once: classes to build on, private names.
+
+Made by ``install(torch)``, used by control and chain. It must notice a torch that it does not know: one missing
+private name turns all loader knobs off, with the name as the reason, before anything has been touched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, Callable
+
+from .feed import Feed
+from .groups import Group
+from .sources import MultiSource, Recipe, SingleSource, Source, abandon
+
+PRIVATE_NAMES = {
+    "DataLoader": "__iter__ _get_iterator _index_sampler _auto_collation _iterator _dataset_kind"
+    " _IterableDataset_len_called",
+    "_BaseDataLoaderIter": "__next__ _next_data _next_index _reset _sampler_iter _base_seed _index_sampler"
+    " _num_yielded _pin_memory _profile_name _dataset_kind",
+    "_SingleProcessDataLoaderIter": "_next_data _dataset_fetcher",
+    "_MultiProcessingDataLoaderIter": "_next_data _reset _get_data _try_get_data _try_put_index _process_data"
+    " _shutdown_workers _task_info _send_idx _workers _index_queues _data_queue _worker_result_queue"
+    " _workers_done_event _worker_pids_set _shutdown _prefetch_factor _in_order _persistent_workers"
+    " _pin_memory_thread _pin_memory_thread_done_event",
+}
+"""What the swap leans on; a name counts as there if a class has it or a method of it speaks of it."""
+
+CALLS = (
+    ("_BaseDataLoaderIter", "__next__", "_next_data"),
+    ("_SingleProcessDataLoaderIter", "_next_data", "_next_index"),
+    ("_MultiProcessingDataLoaderIter", "_try_put_index", "_next_index"),
+    ("_MultiProcessingDataLoaderIter", "_reset", "_try_put_index"),
+    ("_MultiProcessingDataLoaderIter", "_next_data", "_get_data"),
+    ("_MultiProcessingDataLoaderIter", "_get_data", "_try_get_data"),
+)
+"""Who must go through whom (class, method, callee), or what we put in their place would never be asked."""
+
+
+class FrontPart:
+    """Mixed into torch's base iterator: what a script holds in an epoch whose settings are not its own."""
+
+    def _shutdown_workers(self) -> None:
+        # scripts and frameworks call this on iterators that they leave early
+        chain = self.__dict__.get("_next_data")
+        if chain is not None:
+            chain.close()
+
+
+class Mechanism:
+    """The torch at hand, as the swap sees it. ``off``: why nothing can be swapped here, or None."""
+
+    def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
+        self.torch = torch
+        self.clock = clock
+        self.off: str | None = None
+        data = torch.utils.data.dataloader
+        self.off = missing(data)
+        if self.off is not None:
+            return
+        self.loader_class = data.DataLoader
+        self.base_class = data._BaseDataLoaderIter
+        self.torch_multi = data._MultiProcessingDataLoaderIter
+        self.torch_single = data._SingleProcessDataLoaderIter
+        self.iterable_kind = data._DatasetKind.Iterable
+        self.forget_pids = data._utils.signal_handling._remove_worker_pids
+        self.multi: Any = type("MultiSource", (MultiSource, self.torch_multi), {})
+        self.single: Any = type("SingleSource", (SingleSource, self.torch_single), {})
+        self.front: Any = type("Front", (FrontPart, self.base_class), {})
+
+    def has_accelerator(self) -> bool:
+        """Whether this torch sees a device that pinned memory would help."""
+        accelerator = getattr(self.torch, "accelerator", None)
+        return accelerator is not None and bool(accelerator.is_available())
+
+    def generator(self) -> Any:
+        """A generator that nobody but us draws from."""
+        return self.torch.Generator()
+
+    def build(self, recipe: Recipe, group: Group, seed: int, feed: Feed, script: Group) -> Any:
+        """A new source, its workers started and fed. What it raises leaves ``feed`` as it was, and nothing alive.
+
+        Under the script's own settings torch's handling of a dying worker stays exactly as it is.
+        """
+        kind = self.multi if group.num_workers else self.single
+        source = kind.__new__(kind)
+        source.prepare(group, seed, feed, recipe, self.forget_pids if group != script else None)
+        try:
+            source.__init__(self.view(recipe, group))
+        except BaseException:
+            self.abandon(source)
+            feed.give_back(source.undelivered())
+            raise
+        source._index_sampler = recipe.index_sampler
+        return source
+
+    def view(self, recipe: Recipe, group: Group) -> Any:
+        """The loader as a source of ``group`` shall see it: nothing to iterate, nothing of the script's to draw."""
+        pinned = group._replace(pin_memory=group.pin_memory and self.has_accelerator())
+        return recipe.view(pinned, self.generator(), ())
+
+    def abandon(self, source: Any) -> None:
+        abandon(source, self.forget_pids)
+
+
+def install(torch: Any, clock: Callable[[], int] = time.perf_counter_ns) -> Mechanism:
+    """Looks at ``torch`` and changes nothing in it."""
+    return Mechanism(torch, clock)
+
+
+def is_source(iterator: Any) -> bool:
+    """Whether this is one of our inner sources, which no script ever holds."""
+    return isinstance(iterator, Source)
+
+
+def missing(dataloader: Any) -> str | None:
+    """A sentence about the first private name or call that this torch lacks, or None."""
+    for owner, names in PRIVATE_NAMES.items():
+        cls = getattr(dataloader, owner, None)
+        if cls is None:
+            return "this torch has no %s" % owner
+        known = spoken_of(cls)
+        for name in names.split():
+            if name not in known:
+                return "this torch has no %s.%s" % (owner, name)
+    for owner, method, callee in CALLS:
+        code = getattr(getattr(getattr(dataloader, owner), method), "__code__", None)
+        wrapped = getattr(getattr(dataloader, owner), method)
+        while hasattr(wrapped, "__wrapped__"):  # a patch of the probe's own hooks, or of another tool
+            wrapped = wrapped.__wrapped__
+            code = getattr(wrapped, "__code__", code)
+        if code is None or callee not in set(names_in(code)):
+            return "this torch's %s.%s does not call %s" % (owner, method, callee)
+    if not hasattr(getattr(dataloader._utils, "signal_handling", None), "_remove_worker_pids"):
+        return "this torch has no _utils.signal_handling._remove_worker_pids"
+    return None
+
+
+def spoken_of(cls: type) -> set[str]:
+    """Every name that a class has, or that the code of one of its methods mentions."""
+    names: set[str] = set()
+    for owner in cls.__mro__[:-1]:
+        for name, member in vars(owner).items():
+            names.add(name)
+            for part in (member, getattr(member, "fget", None), getattr(member, "__func__", None)):
+                while part is not None:
+                    names.update(names_in(getattr(part, "__code__", None)))
+                    part = getattr(part, "__wrapped__", None)
+    return names
+
+
+def names_in(code: CodeType | None) -> Iterator[str]:
+    """Names that ``code`` mentions, functions nested in it included."""
+    if code is None:
+        return
+    yield from code.co_names
+    constants: tuple[Any, ...] = code.co_consts
+    for constant in constants:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)

@@ -1,0 +1,159 @@
+"""What cannot be changed on one loader, and why: checked up front, so that a knob is greyed out before it is turned.
+
+Pure looks at the script's own objects, called by the control at a loader's ``__iter__``. It must never call the
+script's code: attributes are looked up without running properties or ``__getattr__``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from ..model.knobs import LOADER_KNOBS
+from .groups import Group
+from .mechanism import Mechanism, names_in
+
+STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
+STREAM_WHOLE = "every worker would serve the whole stream: the dataset does not ask get_worker_info"
+
+
+class Refusal(NamedTuple):
+    """What holds for one knob: ``can`` change at a boundary, ``can_now`` at once; ``note`` does not forbid."""
+
+    can: bool = True
+    can_now: bool = True
+    reason: str | None = None
+    note: str | None = None
+
+
+class Limits(NamedTuple):
+    """What was found on one loader. ``workers``: the only numbers of workers it may have, None for any.
+
+    ``whole``: why nothing at all can be changed here, or None.
+    """
+
+    knobs: dict[str, Refusal]
+    whole: str | None = None
+    workers: frozenset[int] | None = None
+    workers_reason: str | None = None
+
+
+def limits_of(mechanism: Mechanism, loader: Any, script: Group) -> Limits:
+    """Looks at ``loader``, whose own settings are ``script``."""
+    whole = mechanism.off or _whole_reason(mechanism, loader)
+    if whole is not None:
+        return Limits({name: Refusal(can=False, can_now=False, reason=whole) for name in LOADER_KNOBS}, whole)
+    workers, why = _allowed_workers(mechanism, loader, script)
+    knobs = {name: Refusal() for name in LOADER_KNOBS}
+    if workers is not None:
+        only = Refusal(can=False, can_now=False, reason=why)
+        knobs["num_workers"] = only if len(workers) == 1 else Refusal(note="1 at most: %s" % why)
+    knobs["in_order"] = Refusal(note="off: the order of batches is no longer reproducible")
+    knobs["persistent_workers"] = _persistence(loader, script)
+    if not mechanism.has_accelerator():
+        knobs["pin_memory"] = Refusal(can=False, can_now=False, reason="no accelerator found")
+    if loader._dataset_kind == mechanism.iterable_kind:
+        knobs = {
+            name: each._replace(can_now=False, reason=each.reason or STREAM_NOW)
+            for name, each in knobs.items()
+        }
+    return Limits(knobs, None, workers, why)
+
+
+def _allowed_workers(
+    mechanism: Mechanism, loader: Any, script: Group
+) -> tuple[frozenset[int] | None, str | None]:
+    held = held_file(loader.dataset)
+    if held is not None and script.num_workers == 0:
+        return frozenset(
+            [0]
+        ), "the dataset holds an open file (%s), whose position workers would share" % held
+    if loader._dataset_kind == mechanism.iterable_kind and not shards(mechanism.torch, loader):
+        # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
+        return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), STREAM_WHOLE
+    return None, None
+
+
+def depending(limits: Limits, in_force: Group) -> dict[str, Refusal]:
+    """``limits`` with what needs workers greyed out while there are none."""
+    if in_force.num_workers:
+        return limits.knobs
+    reason = "needs num_workers of 1 or more"
+    idle = {
+        name: Refusal(can=False, can_now=False, reason=reason)
+        for name in ("prefetch_factor", "persistent_workers", "in_order")
+        if limits.knobs[name].can
+    }
+    return {**limits.knobs, **idle}
+
+
+def _whole_reason(mechanism: Mechanism, loader: Any) -> str | None:
+    own = inspect.getattr_static(type(loader), "_get_iterator", None)
+    if own is not inspect.getattr_static(mechanism.loader_class, "_get_iterator"):
+        return "%s makes its own iterators" % type(loader).__name__
+    data = mechanism.torch.utils.data
+    for pipe in ("IterDataPipe", "MapDataPipe"):
+        if isinstance(loader.dataset, getattr(data, pipe, ())):
+            return "a data pipe shares itself out among its workers once and for all"
+    return None
+
+
+def _persistence(loader: Any, script: Group) -> Refusal:
+    if script.persistent_workers:
+        return Refusal()
+    if _has(loader.dataset, "set_epoch"):
+        return Refusal(
+            can=False,
+            can_now=False,
+            reason="the dataset has set_epoch, which would no longer reach the workers",
+        )
+    return Refusal(note="workers keep the dataset as it is now: later changes to it do not reach them")
+
+
+def _has(thing: Any, name: str) -> bool:
+    return inspect.getattr_static(thing, name, None) is not None
+
+
+def held_file(dataset: Any) -> str | None:
+    """The name of the attribute under which the dataset holds an open file that is read by position, or None."""
+    for name, value in list(getattr(dataset, "__dict__", {}).items()):
+        if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+            if not value.closed and value.readable():
+                return str(name)
+        elif type(value).__module__.split(".")[0] in ("h5py", "tables", "lmdb"):
+            return str(name)
+    return None
+
+
+def shards(torch: Any, loader: Any) -> bool:
+    """Whether an iterable dataset, a part of it, or the worker_init_fn asks which worker it is in."""
+    stream = torch.utils.data.IterableDataset
+    seen: set[CodeType] = set()
+    if _asks(getattr(loader.worker_init_fn, "func", loader.worker_init_fn), None, seen):
+        return True
+    parts = [loader.dataset, *getattr(loader.dataset, "__dict__", {}).values()]
+    return any(
+        isinstance(part, stream) and _asks(inspect.getattr_static(type(part), "__iter__"), type(part), seen)
+        for part in parts
+    )
+
+
+def _asks(function: Any, owner: type | None, seen: set[CodeType]) -> bool:
+    """Whether ``function``, or what it calls on its own class or module, mentions get_worker_info."""
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None or code in seen:
+        return False
+    seen.add(code)
+    names = set(names_in(code))
+    if "get_worker_info" in names:
+        return True
+    places = getattr(function, "__globals__", {})
+    for name in names:
+        for called in (inspect.getattr_static(owner, name, None) if owner else None, places.get(name)):
+            called = getattr(called, "__func__", called)
+            if isinstance(called, FunctionType) and _asks(called, owner, seen):
+                return True
+    return False

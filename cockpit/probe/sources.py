@@ -1,0 +1,329 @@
+"""What loads batches behind a managed iterator: torch's own two iterator classes, fed from a Feed.
+
+Made by the mechanism from the torch that it is handed; used by the chain. A source is never handed to a script.
+It must draw from nothing that the script can see, and abandoning it must never wait for its workers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from types import SimpleNamespace
+from typing import Any, Callable, NamedTuple
+
+from .feed import Feed
+from .groups import Group
+
+POLL_S = 0.5
+"""How long a fetch waits before it looks whether a worker is still alive."""
+REAP_S = 0.5
+"""How long a killed worker is waited for, so that no zombie stays."""
+
+
+class Recipe(NamedTuple):
+    """A loader as it was at its ``__iter__``: all that an iterator needs, and not the loader, which may be gone."""
+
+    iterable: bool
+    index_sampler: Any
+    fields: dict[str, Any]
+
+    def view(self, group: Group, generator: Any, index_sampler: Any) -> SimpleNamespace:
+        """What torch's iterator classes take for a loader."""
+        fields = dict(self.fields, **group._asdict())
+        # torch has no pinning without an accelerator: it would only warn about it, again and again
+        fields["timeout"] = self.fields["timeout"] if group.num_workers else 0
+        return SimpleNamespace(
+            **fields, generator=generator, _index_sampler=index_sampler, pin_memory_device=""
+        )
+
+
+RECIPE_FIELDS = (
+    "dataset", "_dataset_kind", "_IterableDataset_len_called", "_auto_collation", "drop_last", "collate_fn",
+    "timeout", "multiprocessing_context", "worker_init_fn",
+)  # fmt: skip
+
+
+def recipe_of(loader: Any, iterable_kind: Any) -> Recipe:
+    """The recipe of ``loader`` as it is now; draws nothing, iterates nothing."""
+    fields = {name: getattr(loader, name) for name in RECIPE_FIELDS}
+    return Recipe(loader._dataset_kind == iterable_kind, loader._index_sampler, fields)
+
+
+class Source:
+    """Mixed into torch's iterator classes: indices from a feed, a given base seed, a record of what is on its way.
+
+    ``sent``: indices taken from the feed and not yet delivered, by task number, oldest first (map-style only).
+    ``user`` is the chain, held weakly, that reads from it. ``waiting`` stays true when the wait for the workers raised: that is the machinery, not the dataset.
+    ``forget_pids``, where set, takes the workers out of torch's table for SIGCHLD as soon as they are in it: the
+    death of one then raises in our own fetch, and not in whatever the training is doing at that moment.
+    """
+
+    feed: Feed | None
+    group: Group
+    user: Callable[[], Any]
+
+    def prepare(
+        self,
+        group: Group,
+        seed: int,
+        feed: Feed,
+        recipe: Recipe,
+        forget_pids: Callable[[int], None] | None,
+    ) -> None:
+        self.group, self.seed, self.feed, self.forget_pids = group, seed, feed, forget_pids
+        self.records = not recipe.iterable
+        self.batched = bool(recipe.fields["_auto_collation"])
+        self.sent: dict[int, Any] = {}
+        self.delivered = 0
+        self.samples: int | None = None
+        self.waiting = False
+
+    @property
+    def _base_seed(self) -> int:
+        return self.seed
+
+    @_base_seed.setter
+    def _base_seed(self, drawn: int) -> None:
+        """torch draws one while it builds (from a generator of ours): the chain has decided already."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a persistent source hangs on the loader: copies and pickles of the loader carry None instead
+        return type(None), ()
+
+    @property
+    def in_trial(self) -> bool:
+        """Whether it has yet to show that it works: each worker has delivered about once by the end of it."""
+        return self.delivered < max(1, self.group.capacity)
+
+    def undelivered(self) -> list[Any]:
+        """The indices that were taken and never reached the script, in the order of the sampler."""
+        return list(self.sent.values())
+
+    def count(self, key: int) -> None:
+        index = self.sent.pop(key, None)
+        self.samples = len(index) if self.batched and hasattr(index, "__len__") else None
+        self.delivered += 1
+
+    def fetch(self) -> Any:
+        """The next batch. Raises StopIteration at the end, and whatever the script's dataset raises."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """The exception just raised goes to the script instead of its batch: that index is done."""
+        raise NotImplementedError
+
+    def dismiss(self) -> None:
+        """Nothing is left to do here: workers, where there are any, are told to end and not waited for."""
+
+    def close(self) -> None:
+        """Ends workers, where there are any, as torch does, and waits for them."""
+
+
+class SingleSource(Source):
+    """Loads in the training's own thread."""
+
+    in_flight = 0
+    pids: tuple[int, ...] = ()
+    _num_workers: int
+    _pin_memory: bool
+
+    def _next_index(self) -> Any:
+        assert self.feed is not None
+        index = next(self.feed)
+        if self.records:
+            self.sent[0] = index
+        return index
+
+    def fetch(self) -> Any:
+        data = self._next_data()  # type: ignore[attr-defined]
+        self.count(0)
+        return data
+
+    def settle(self) -> None:
+        self.sent.clear()
+
+    def facts(self) -> Group:
+        """What is really in force here; without workers the order is the sampler's whatever is asked."""
+        return self.group._replace(pin_memory=self._pin_memory)
+
+    def ready(self) -> int | None:
+        return None
+
+
+class MultiSource(Source):
+    """Loads in worker processes, which torch starts and stops; the waiting is ours, in short pieces."""
+
+    _task_info: dict[int, Any]
+    _send_idx: int
+    _workers: list[Any]
+    _index_sampler: Any
+
+    def _next_index(self) -> Any:
+        if self.feed is None:  # nobody's epoch: torch resets it by itself
+            return super()._next_index()  # type: ignore[misc]
+        index = self.feed.ahead()
+        if self.records:
+            self.sent[self._send_idx] = index
+        return index
+
+    def fetch(self) -> Any:
+        data = self._next_data()  # type: ignore[attr-defined]
+        self.settle()
+        self.delivered += 0 if self.records else 1
+        return data
+
+    def settle(self) -> None:
+        for key in self.sent:  # in order: the first one; else: the one that torch no longer lists
+            if key not in self._task_info:
+                self.count(key)
+                return
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._task_info)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return live_pids(self)
+
+    def refill(self, feed: Feed, view: SimpleNamespace) -> None:
+        """The next epoch of persistent workers. Raises RuntimeError where one of them has died meanwhile."""
+        self.feed, own = feed, self._index_sampler
+        self.sent.clear()
+        self._index_sampler = ()  # torch iterates it here: the script's sampler has been iterated already
+        try:
+            self._reset(view)
+        finally:
+            self._index_sampler = own
+        self.waiting = False
+
+    def dismiss(self) -> None:
+        dismiss(self)
+
+    def close(self) -> None:
+        self._shutdown_workers()  # type: ignore[attr-defined]
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if first_iter and self.forget_pids is not None:
+            self.forget_pids(id(self))
+            self._worker_pids_set = False
+        super()._reset(loader, first_iter)  # type: ignore[misc]
+
+    def _get_data(self) -> Any:
+        self.waiting = True
+        data = super()._get_data()  # type: ignore[misc]
+        self.waiting = False
+        return data
+
+    def _try_get_data(self, timeout: float = POLL_S) -> tuple[bool, Any]:
+        found: tuple[bool, Any] = (False, None)
+        while not found[0] and timeout > 0:
+            found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
+            timeout -= POLL_S
+        return found
+
+    def facts(self) -> Group:
+        return facts_of(self)
+
+    def ready(self) -> int | None:
+        return ready_in(self)
+
+
+class UntouchedWorkers:
+    """torch's own iterator, which the script holds, while it hands out what it had begun before a swap."""
+
+    records = in_trial = False
+    samples = None
+    group: Group | None = None
+
+    def __init__(self, front: Any) -> None:
+        self._front = weakref.ref(front)
+
+    def fetch(self) -> Any:
+        front: Any = self._front()
+        return type(front)._next_data(front)
+
+    def settle(self) -> None:
+        """torch keeps its own books."""
+
+    @property
+    def in_flight(self) -> int:
+        return len(getattr(self._front(), "_task_info", ()))
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return live_pids(self._front())
+
+    def ready(self) -> int | None:
+        return ready_in(self._front())
+
+    def dismiss(self) -> None:
+        dismiss(self._front())
+
+    def close(self) -> None:
+        front: Any = self._front()
+        if hasattr(front, "_shutdown_workers"):
+            front._shutdown_workers()
+
+
+def live_pids(iterator: Any) -> tuple[int, ...]:
+    """Process ids of the workers of ``iterator`` that are alive."""
+    return tuple(worker.pid for worker in getattr(iterator, "_workers", ()) if worker.is_alive())
+
+
+def facts_of(iterator: Any) -> Group:
+    """What is really in force in one of torch's iterators, or one of ours."""
+    workers = live_pids(iterator)
+    thread = getattr(iterator, "_pin_memory_thread", None)
+    return Group(
+        num_workers=len(workers),
+        prefetch_factor=getattr(iterator, "_prefetch_factor", None) if workers else None,
+        pin_memory=bool(iterator._pin_memory and (thread is None or thread.is_alive())),
+        persistent_workers=bool(iterator._persistent_workers and workers),
+        in_order=bool(getattr(iterator, "_in_order", True)),
+    )
+
+
+def ready_in(iterator: Any) -> int | None:
+    """Batches that lie ready in a multi-process iterator; None where the platform cannot tell."""
+    try:
+        ready = int(iterator._data_queue.qsize())
+        if iterator._data_queue is not iterator._worker_result_queue:
+            ready += int(iterator._worker_result_queue.qsize())
+    except (AttributeError, NotImplementedError, OSError, ValueError):  # no workers, no qsize, just closed
+        return None
+    # a copy of the values in one step of the interpreter: the training's thread goes on meanwhile
+    return ready + sum(1 for info in list(iterator._task_info.values()) if len(info) == 2)
+
+
+def dismiss(iterator: Any) -> None:
+    """Tells workers that have nothing left to do to end, without waiting: the joining comes one step later."""
+    if iterator is None or not getattr(iterator, "_workers", None) or iterator._shutdown:
+        return
+    iterator._workers_done_event.set()
+    for line in iterator._index_queues:
+        line.put(None)
+
+
+def abandon(source: Any, forget_pids: Any) -> None:
+    """Ends a source whole and at once, half built or not: kills its workers, closes its queues, waits for nothing.
+
+    ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the kills are not taken for accidents.
+    """
+    if getattr(source, "_worker_pids_set", False):
+        forget_pids(id(source))
+    source._worker_pids_set = False
+    source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
+    workers = getattr(source, "_workers", [])
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join(timeout=REAP_S)
+    thread = getattr(source, "_pin_memory_thread", None)
+    if thread is not None:
+        source._pin_memory_thread_done_event.set()  # it looks every 5 s and holds the result queue until then
+    queues = getattr(source, "_index_queues", [])
+    for line in itertools.chain(queues, [] if thread else [getattr(source, "_worker_result_queue", None)]):
+        if line is not None:
+            line.cancel_join_thread()
+            line.close()
