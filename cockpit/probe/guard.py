@@ -1,0 +1,156 @@
+"""The one guard: everything the probe puts in place of a function of torch is made here.
+
+A hook that fails switches itself off, is counted with its reason, and the original is called exactly once all
+the same. Called by ``install``, ``roots`` and ``pulse``. The only broad ``except`` of the package stands in this
+file; an exception that a signal handler of the script raised while we happened to run is the script's and passes.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import CodeType, TracebackType
+from typing import Any, Callable
+
+UNSEEN = "<cockpit probe; named like importlib._bootstrap so that warnings blame the script's line, not ours>"
+"""File name of replacements: ``warnings`` skips frames so named when it counts its stack level."""
+
+
+class Switch:
+    """Whether one hook is on, and why it is not."""
+
+    __slots__ = ("_failed", "name", "on", "reason")
+
+    def __init__(self, name: str, failed: Callable[[str, str], None]) -> None:
+        self.name = name
+        self.on = True
+        self.reason: str | None = None
+        self._failed = failed
+
+    def fail(self, error: Exception) -> None:
+        """Off for good; raises ``error`` again where it is the script's own."""
+        if _raised_by_signal_handler(error.__traceback__):
+            raise error
+        self.off("%s: %s" % (type(error).__name__, error))
+
+    def off(self, reason: str) -> None:
+        self.on = False
+        self.reason = reason
+        self._failed(self.name, reason)
+
+
+class Guard:
+    """Makes guarded replacements. ``reasons`` maps the hooks that are off to why."""
+
+    def __init__(self, is_compiling: Callable[[], bool]) -> None:
+        self._is_compiling = is_compiling
+        self.reasons: dict[str, str] = {}
+        self.failures = 0
+        self._switches: dict[str, Switch] = {}
+
+    def switch(self, name: str) -> Switch:
+        """The switch of that name, made at its first use; hooks that share a name fall together."""
+        if name not in self._switches:
+            self._switches[name] = Switch(name, self._failed)
+        return self._switches[name]
+
+    def _failed(self, name: str, reason: str) -> None:
+        self.failures += 1
+        self.reasons[name] = reason
+
+    def run(self, name: str, work: Callable[..., Any], *args: Any) -> Any:
+        """``work(*args)``, or None where it fails or has failed before."""
+        switch = self.switch(name)
+        if not switch.on:
+            return None
+        try:
+            return work(*args)
+        except Exception as error:
+            switch.fail(error)
+            return None
+
+    def around(self, name: str, original: Any, enter: Callable[..., Any], leave: Callable[..., None]) -> Any:
+        """``original`` with ``enter(*args)`` before and ``leave(token, result, error)`` after it.
+
+        ``enter`` may return None: then there is nothing to leave.
+        """
+        is_compiling, switch = self._is_compiling, self.switch(name)
+
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not switch.on:
+                return original(*args, **kwargs)
+            token = None
+            try:
+                token = enter(*args)
+            except Exception as error:
+                switch.fail(error)
+            if token is None:
+                return original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                try:
+                    leave(token, None, error)
+                except Exception as failure:
+                    switch.fail(failure)
+                raise
+            try:
+                leave(token, result, None)
+            except Exception as error:
+                switch.fail(error)
+            return result
+
+        return disguise(replacement, original, UNSEEN)
+
+    def timed(self, name: str, original: Any, phase: str, recorder: Any, leave: Callable[..., None]) -> Any:
+        """``original`` timed as ``phase`` in the training's thread; then ``leave(began_ns, charged_ns)``.
+
+        ``charged_ns`` is what had been charged to phases at the beginning, so that nothing counts twice.
+        Other threads pass straight through. Written out flat: each call it saves is saved every step.
+        """
+        is_compiling, switch = self._is_compiling, self.switch(name)
+        clock, ident = recorder.clock, recorder.ident
+
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not switch.on:
+                return original(*args, **kwargs)
+            if recorder.thread != ident() and recorder.thread is not None:
+                recorder.strays += phase == "backward"
+                return original(*args, **kwargs)
+            was, charged = recorder.doing, recorder.charged
+            recorder.doing = phase
+            began = recorder.since = clock()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                recorder.doing = was
+                try:
+                    leave(began, charged)
+                except Exception as error:
+                    switch.fail(error)
+
+        return disguise(replacement, original, None)
+
+
+def disguise(replacement: Any, original: Any, filename: str | None) -> Any:
+    """Gives ``replacement`` the name, docs and signature of ``original``; frames show ``filename``."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        if hasattr(original, name):
+            setattr(replacement, name, getattr(original, name))
+    replacement.__wrapped__ = getattr(original, "__wrapped__", original)
+    code: CodeType = replacement.__code__
+    replacement.__code__ = code.replace(co_name=original.__name__, co_filename=filename or code.co_filename)
+    return replacement
+
+
+def _raised_by_signal_handler(traceback: TracebackType | None) -> bool:
+    handlers = set()
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        handler = getattr(handler, "func", handler)
+        handlers.add(getattr(getattr(handler, "__func__", handler), "__code__", None))
+    handlers.discard(None)
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False

@@ -1,0 +1,39 @@
+"""Where in the script something was made: ``train.py:41``. Called when a DataLoader is constructed; never per step."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_OURS = os.path.dirname(os.path.abspath(__file__))
+_DEEPEST = 64
+
+
+def where(torch_folder: str) -> str:
+    """The innermost frame that is the user's own code: outside torch, outside installed packages, outside us.
+
+    Where everything is installed code (a framework from end to end), the innermost frame outside torch.
+    """
+    frame = sys._getframe(1)
+    fallback = "?"
+    for _ in range(_DEEPEST):
+        path = frame.f_code.co_filename
+        if not path.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
+            name = "%s:%d" % (os.path.basename(path), frame.f_lineno)
+            if not _installed(path):
+                return name
+            if fallback == "?":
+                fallback = name
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return fallback
+
+
+def _installed(path: str) -> bool:
+    return (
+        "site-packages" in path or "dist-packages" in path or path.startswith((_STDLIB, "<frozen", "<string"))
+    )
+
+
+_STDLIB = os.path.dirname(os.__file__) + os.sep

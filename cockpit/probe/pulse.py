@@ -1,0 +1,51 @@
+"""The probe's heartbeat: one daemon thread, five times a second, that does all JSON and socket work.
+
+It starts at the end of the first step, is stopped and joined (bounded) before a fork and comes back at the end of
+the next step; a forked child starts over, silent until it trains itself. It must never hold a lock that the
+training takes, never touch torch, and say nothing on stdout or stderr.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+PERIOD_S = 0.2
+JOIN_S = 0.5
+
+
+class Pulse:
+    """Runs ``beat`` in its thread. ``wanted`` False: never again in this process."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat = beat
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self.wanted = True
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> None:
+        """At the end of a step; does nothing where it runs already."""
+        if self._thread is None and self.wanted:
+            self._stop = threading.Event()
+            self._thread = threading.Thread(target=self._run, args=(self._stop,), name="cockpit", daemon=True)
+            self._thread.start()
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(PERIOD_S):
+            self._beat()
+
+    def stop(self, join_s: float = JOIN_S) -> None:
+        """Before a fork and at exit: asks the thread to end and waits for it, but never long."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            thread.join(join_s)
+
+    def forget(self) -> None:
+        """In a forked child: the thread did not come along."""
+        self._thread = None
+        self._stop = threading.Event()

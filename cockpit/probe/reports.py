@@ -1,0 +1,153 @@
+"""Turns what the training's thread has left behind into messages: ticks, blocks, loaders, hello.
+
+Runs in the probe's thread only, and only reads plain numbers and records: it never touches a loader, an iterator
+or a tensor, since dropping the last reference to one of those here would shut its workers down in this thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Optional
+
+from ..model.knobs import LOADER_KNOBS, SCRIPT
+from .recorder import Mark, Recorder
+from .streams import TRAIN, LoaderRecord
+
+BLOCK_STEPS = 10
+BLOCK_NS = 500_000_000
+_PHASES = ("wait", "start", "forward", "backward", "optimizer")
+
+
+def _difference(a: Mark, b: Mark, wait_known: bool, forward_known: bool) -> dict[str, Any]:
+    return {
+        "samples": b.samples - a.samples if b.unsized == a.unsized else None,
+        "wall_ns": b.t_ns - a.t_ns,
+        "wait_ns": b.wait_ns - a.wait_ns if wait_known else None,
+        "start_ns": b.start_ns - a.start_ns,
+        "forward_ns": b.forward_ns - a.forward_ns if forward_known else None,
+        "backward_ns": b.backward_ns - a.backward_ns,
+        "optimizer_ns": b.optimizer_ns - a.optimizer_ns,
+    }
+
+
+def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name in parts[0]:
+        values = [part[name] for part in parts]
+        out[name] = None if any(value is None for value in values) else sum(values)
+    return out
+
+
+class Blocks:
+    """Groups ended steps into blocks of whole, consecutive steps under one setting."""
+
+    def __init__(self) -> None:
+        self._previous: Mark | None = None
+        self._first: Mark | None = None
+        self._parts: list[dict[str, Any]] = []
+
+    def feed(self, marks: Iterable[Mark], wait_known: bool, forward_known: bool) -> list[dict[str, Any]]:
+        """The blocks completed by these marks. A gap between epochs does not break a block, a change does."""
+        blocks = []
+        for mark in marks:
+            before, self._previous = self._previous, mark
+            if mark.step is None or before is None:
+                continue
+            if self._first is not None and self._first.setting is not mark.setting:
+                self._parts = []
+            if not self._parts:
+                self._first = mark
+            self._parts.append(_difference(before, mark, wait_known, forward_known))
+            block = self._whole(mark)
+            if block is not None:
+                blocks.append(block)
+        return blocks
+
+    def _whole(self, last: Mark) -> Optional[dict[str, Any]]:
+        steps = len(self._parts)
+        if (
+            steps < max(BLOCK_STEPS, last.setting.workers)
+            or sum(p["wall_ns"] for p in self._parts) < BLOCK_NS
+        ):
+            return None
+        sums, self._parts = _sum(self._parts), []
+        return {
+            "m": "block", "step": last.step, "steps": steps, "epoch": last.epoch,
+            "change": last.setting.change, "capacity": last.setting.capacity, **sums,
+        }  # fmt: skip
+
+
+class Ticks:
+    """About five times a second: sums since the last tick, and what the training's thread is doing right now."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last: dict[str, Any] | None = None
+
+    def read(self, now: int, hooks: Any) -> dict[str, Any]:
+        """The tick at ``now``; the first one reaches back to the beginning of the first step."""
+        recorder = self._recorder
+        seen = self._consistent(now)
+        last = self._last or {**dict.fromkeys(seen, 0), "t": seen["t"] - seen["lived"]}
+        self._last = seen
+        sums = {name: max(0, seen[name] - last[name]) for name in (*_PHASES, "steps", "samples", "lived")}
+        return {
+            "m": "tick", "t_ns": now, "span_ns": max(0, now - last["t"]), "step": recorder.steps,
+            "epoch": recorder.epoch, "step_in_epoch": recorder.step_in_epoch,
+            "optimizer_steps": recorder.optimizer_steps if recorder.optimizer_seen else None,
+            "steps": sums["steps"], "samples": sums["samples"] if seen["unsized"] == last["unsized"] else None,
+            "wall_ns": sums["lived"], "wait_ns": None if recorder.read_ahead else sums["wait"],
+            "start_ns": sums["start"], "forward_ns": sums["forward"] if recorder.forward_seen else None,
+            "backward_ns": sums["backward"], "optimizer_ns": sums["optimizer"], "doing": seen["doing"],
+            "doing_ns": max(0, now - seen["since"]), "queue": hooks.queue,
+            "wait_kind": "read_ahead" if recorder.read_ahead else hooks.wait_kind,
+        }  # fmt: skip
+
+    def _consistent(self, now: int) -> dict[str, Any]:
+        """The totals with the phase under way counted up to ``now``; read again if a phase ended meanwhile."""
+        recorder = self._recorder
+        for _ in range(3):
+            doing, since, base = recorder.doing, recorder.since, recorder.base
+            # between epochs the totals rest: what is charged then belongs to the next step and is told with it
+            totals = recorder.mark(now) if base is not None else recorder.rest
+            seen: dict[str, Any] = {name: getattr(totals, name + "_ns") for name in _PHASES}
+            seen.update(t=now, steps=recorder.steps, samples=totals.samples, unsized=totals.unsized)
+            seen.update(lived=recorder.lived_ns + (now - base.t_ns if base is not None else 0))
+            if (doing, since, base) == (recorder.doing, recorder.since, recorder.base):
+                break
+        phase = {"loader": "wait", "loader_start": "start"}.get(doing, doing)
+        if base is not None and phase in _PHASES:
+            seen[phase] += max(0, now - max(since, base.t_ns))
+        seen.update(doing=doing, since=since)
+        return seen
+
+
+def loader_message(records: Iterable[LoaderRecord]) -> dict[str, Any]:
+    """All loaders of this process, as plain values of ``model.events.LoaderInfo``."""
+    return {"m": "loaders", "loaders": [_loader(record) for record in list(records) if record.iterators]}
+
+
+def _loader(record: LoaderRecord) -> dict[str, Any]:
+    return {
+        "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
+        "steps_per_epoch": record.steps_per_epoch or record.batches_per_epoch, "batch_size": record.batch_size,
+        "knobs": [_knob(record, name) for name in LOADER_KNOBS], "workers": list(record.workers),
+        "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
+        "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
+    }  # fmt: skip
+
+
+def _knob(record: LoaderRecord, name: str) -> dict[str, Any]:
+    refusal = record.refusals.get(name)
+    wanted = record.wanted.get(name, SCRIPT)
+    return {
+        "name": name, "script": getattr(record.script, name, None),
+        "in_force": getattr(record.in_force, name, None),
+        "can": refusal.can if refusal else True, "can_now": refusal.can_now if refusal else record.kind == "map",
+        "reason": record.reasons.get(name) or (refusal.reason if refusal else None),
+        "note": refusal.note if refusal else None, "wanted": wanted,
+    }  # fmt: skip
+
+
+def trains(records: Iterable[LoaderRecord]) -> bool:
+    """Whether any of them is known to train."""
+    return any(record.role == TRAIN for record in records)

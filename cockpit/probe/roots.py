@@ -1,0 +1,151 @@
+"""Finds the modules that are trained (roots) and times their forward from their own call slot.
+
+``nn.Module.__call__`` is replaced only until the first step has ended; then each root found keeps a ``Slot`` in its
+``_compiled_call_impl``. It must never change what a forward computes, never keep a module alive, and never travel
+into a pickle or a deep copy. Global module hooks are not used: removing one recompiles a compiled script.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from . import recorder as phases
+from .guard import Guard
+from .recorder import Recorder
+from .roles import Roles
+
+PATIENCE = 200
+"""Outermost forwards without any backward after which the search pauses; the first backward resumes it."""
+
+
+class Roots:
+    """The search, and the slots that it leaves."""
+
+    def __init__(self, torch: Any, guard: Guard, recorder: Recorder, roles: Roles) -> None:
+        self._module_class = torch.nn.Module
+        self._script_class = torch.jit.ScriptModule
+        self._parallel_class = torch.nn.DataParallel
+        self._grad_enabled = torch.is_grad_enabled
+        self._recorder = recorder
+        self._roles = roles
+        self._original = self._module_class.__call__
+        self._found: dict[int, weakref.ref[Any]] = {}
+        self._depth = 0
+        self._calls = 0
+        self.searching = False
+        self._finder = guard.around("forward", self._original, self._entering, self._left)
+        self._slot_class = slot_class(guard, recorder, self.after_forward)
+
+    # ---- the search ----
+
+    def search(self) -> None:
+        """Puts the finder in place of ``nn.Module.__call__``, unless somebody else has replaced that meanwhile."""
+        if not self.searching and self._module_class.__call__ is self._original:
+            self._module_class.__call__ = self._finder
+            self.searching = True
+            self._calls = self._depth = 0
+
+    def stop_searching(self) -> None:
+        """Puts ``nn.Module.__call__`` back; what was found gets its slot."""
+        if self.searching and self._module_class.__call__ is self._finder:
+            self._module_class.__call__ = self._original
+        self.searching = False
+
+    def settle(self) -> None:
+        """The first step has ended: from now on the slots tell."""
+        self.stop_searching()
+        for reference in self._found.values():
+            module = reference()
+            if module is not None and self._is_root(module):
+                self._occupy(module)
+        self._found.clear()
+
+    def _entering(self, module: Any, *_: Any) -> tuple[int, int, Any] | None:
+        recorder = self._recorder
+        if recorder.thread is not None and recorder.thread != recorder.ident():
+            return None
+        self._depth += 1
+        if self._depth > 1:
+            return 0, 0, None
+        recorder.doing, recorder.since = phases.FORWARD, recorder.clock()
+        return recorder.since, recorder.charged, module
+
+    def _left(self, token: tuple[int, int, Any], result: Any, error: BaseException | None) -> None:
+        self._depth -= 1
+        began, charged, module = token
+        if module is None:
+            return
+        self._recorder.doing = phases.OTHER
+        self.after_forward(began, charged)
+        self._calls += 1
+        if self._grad_enabled():
+            self._found[id(module)] = weakref.ref(module)
+        if self._calls >= PATIENCE and not self._recorder.backwards:
+            self.stop_searching()
+
+    def _is_root(self, module: Any) -> bool:
+        return any(parameter.requires_grad for parameter in module.parameters())
+
+    def _occupy(self, module: Any) -> None:
+        if isinstance(module, self._script_class) or "_compiled_call_impl" in type(module).__dict__:
+            return
+        attributes = module.__dict__
+        previous = attributes.get("_compiled_call_impl")
+        if type(previous) is not self._slot_class:
+            attributes["_compiled_call_impl"] = self._slot_class(weakref.ref(module), previous)
+
+    # ---- every forward of a root ----
+
+    def after_forward(self, began: int, charged: int) -> None:
+        """Charge it; without a loader in this thread it is also what begins and ends a step."""
+        recorder = self._recorder
+        now = recorder.since = recorder.clock()
+        own = now - began - (recorder.charged - charged)
+        if not self._grad_enabled():
+            if recorder.base is not None:
+                recorder.charged += own
+                recorder.forward += own
+            if self._roles.recent:
+                self._roles.evaluated(recorder.ident())
+            return
+        recorder.forward_seen = True
+        if recorder.loaderless:
+            if recorder.base is None:
+                recorder.begin(recorder.mark(began))
+            elif recorder.updates:
+                recorder.end_step(began)
+        recorder.charged += own
+        recorder.forward += own
+
+
+def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
+    """The class of the callables that sit in a root's ``_compiled_call_impl``."""
+
+    def run(slot: Any, *args: Any, **kwargs: Any) -> Any:
+        # a shallow copy of the module carries the slot along: what is called is the caller's own self
+        module = slot.module()
+        caller = sys._getframe(2).f_locals.get("self")
+        if caller is not module and type(caller) is type(module):
+            module = caller
+        previous = slot.previous
+        return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
+
+    timed = guard.timed("forward", run, phases.FORWARD, recorder, after_forward)
+
+    class Slot:
+        """Holds its module weakly; pickles and deep-copies as None, so that no copy ever calls another's weights."""
+
+        __slots__ = ("module", "previous")
+
+        def __init__(self, module: Any, previous: Any) -> None:
+            self.module = module
+            self.previous = previous
+
+        def __reduce__(self) -> tuple[Any, tuple[()]]:
+            return type(None), ()
+
+        __call__ = timed
+
+    return Slot

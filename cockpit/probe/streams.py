@@ -1,0 +1,153 @@
+"""The loaders of this process and the iterators (streams) that the script opens on them.
+
+Kept by the hooks; read by ``changes`` and ``reports``. A loader is known by where the script made it, so that one
+that is made anew each epoch stays one loader. It never keeps a DataLoader, an iterator or a dataset alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import Any, Mapping, Optional
+
+from ..model.knobs import Value
+
+TRAIN, OTHER, UNKNOWN = "train", "other", "unknown"
+
+
+class Stream:
+    """One iterator of a loader, from ``__iter__`` to its end. Pending times are not yet charged to any step."""
+
+    __slots__ = (
+        "__weakref__", "base", "batches", "control", "ended", "entered", "evaluated", "interval", "iterator",
+        "landing", "opened_ns", "pending_at", "pending_start", "pending_wait", "record", "samples", "sizes",
+        "start_ns", "steps", "thread", "trains", "unsized",
+    )  # fmt: skip
+
+    def __init__(self, record: LoaderRecord, opened_ns: int, thread: int) -> None:
+        self.record = record
+        self.control: Any = None
+        self.iterator: Any = None
+        self.thread = thread
+        self.trains = record.role == TRAIN
+        self.opened_ns = self.entered = opened_ns
+        self.base: Any = None
+        self.batches = self.samples = self.unsized = self.steps = 0
+        self.start_ns = self.pending_wait = self.pending_start = 0
+        self.pending_at = 0
+        self.sizes: deque[Optional[int]] = deque()
+        self.interval = -1
+        self.evaluated = self.ended = False
+        self.landing: list[Any] = []
+
+
+class LoaderRecord:
+    """One loader as the run knows it; outlives the DataLoader objects that the script makes at one place."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+        self.role = UNKNOWN
+        self.kind = "map"
+        self.epochs = 0
+        self.iterators = 0
+        self.batches_per_epoch: int | None = None
+        self.steps_per_epoch: int | None = None
+        self.batch_size: int | None = None
+        self.read_ahead = False
+        self.samples_by_epoch: deque[int] = deque(maxlen=8)
+        self.epoch_start_ms: float | None = None
+        self.last_step = -1
+        self.loader: weakref.ref[Any] | None = None
+        self.control: Any = None
+        self.stream: Stream | None = None
+        self.wanted: dict[str, Value] = {}
+        """Everything asked for so far, by knob; applied again to a DataLoader made anew at this place."""
+        self.start_set: Mapping[str, Value] = {}
+        """The part of ``wanted`` that came from the start for any loader: dropped if it turns out not to train."""
+        self.group: Any = None
+        """The Group that ``wanted`` means for the present DataLoader; None: as the script has it, never managed."""
+        self.reasons: dict[str, str] = {}
+        self.refusals: Mapping[str, Any] = {}
+        self.script: Any = None
+        self.in_force: Any = None
+        self.workers: tuple[int, ...] = ()
+        self.capacity = 0
+        self.last_change: Any = None
+
+    def alive(self) -> Any:
+        """The DataLoader, or None."""
+        return self.loader() if self.loader is not None else None
+
+    def open_stream(self) -> Stream | None:
+        """The newest iterator's stream, or None where it has ended."""
+        return self.stream if self.stream is not None and not self.stream.ended else None
+
+
+class _Made:
+    """One DataLoader object: where it was made, its name once it has one, its LoaderControl once it needs one."""
+
+    __slots__ = ("control", "name", "place", "ref")
+
+    def __init__(self, ref: weakref.ref[Any], place: str) -> None:
+        self.ref = ref
+        self.place = place
+        self.name: str | None = None
+        self.control: Any = None
+
+
+class Registry:
+    """Names DataLoaders: ``constructed`` when one is made, ``record_of`` when it is first iterated.
+
+    Naming waits for the first ``__iter__`` since a loader that is made anew in the epoch loop still has its
+    former self alive while it is constructed. Keyed by ``id``: a loader need not be hashable.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[str, LoaderRecord] = {}
+        self._made: dict[int, _Made] = {}
+
+    def constructed(self, loader: Any, place: str) -> _Made:
+        """``loader`` was made at ``place``; loaders are remembered in the order they were made."""
+        key, made = id(loader), self._made
+        made.pop(key, None)
+        entry = made[key] = _Made(weakref.ref(loader, lambda _: made.pop(key, None)), place)
+        return entry
+
+    def known(self, loader: Any) -> bool:
+        """Whether the making of ``loader`` was seen."""
+        entry = self._made.get(id(loader))
+        return entry is not None and entry.ref() is loader
+
+    def record_of(self, loader: Any) -> tuple[LoaderRecord, bool]:
+        """The record of ``loader``, and whether this object is new to it; it must be ``known``."""
+        entry = self._made[id(loader)]
+        if entry.name is not None:
+            return self.records[entry.name], False
+        for other in list(self._made.values()):
+            if other.place == entry.place and other.name is None:
+                other.name = self._free_name(other.place)
+            if other is entry:
+                break
+        name = str(entry.name)
+        record = self.records.setdefault(name, LoaderRecord(name))
+        record.loader = entry.ref
+        return record, True
+
+    def _free_name(self, place: str) -> str:
+        taken = {entry.name for entry in self._made.values()}
+        number, name = 1, place
+        while name in taken:
+            number += 1
+            name = "%s#%d" % (place, number)
+        return name
+
+    def control_of(self, loader: Any, make: Any) -> Any:
+        """The LoaderControl of ``loader``, made at first need."""
+        entry = self._made[id(loader)]
+        if entry.control is None:
+            entry.control = make(loader)
+        return entry.control
+
+    def training(self) -> list[LoaderRecord]:
+        """Loaders that train and whose DataLoader is alive."""
+        return [r for r in list(self.records.values()) if r.role == TRAIN and r.alive() is not None]
