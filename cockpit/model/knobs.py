@@ -84,7 +84,10 @@ _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, 
 
 
 def nearest(name: str) -> str | None:
-    """The known knob whose name is closest to ``name``, or None where none is close."""
+    """The known knob whose name begins with or is closest to ``name``, or None where none is close."""
+    begun = [known for known in BY_NAME if len(name) > 1 and known.startswith(name.lower())]
+    if len(begun) == 1:
+        return begun[0]
     found = difflib.get_close_matches(name, list(BY_NAME), n=1, cutoff=0.5)
     return found[0] if found else None
 
