@@ -40,7 +40,7 @@ def test_a_real_training_with_a_helper_is_read_whole(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
-        third = machine.read(time.monotonic() + 1, process.pid, ())
+        third = machine.read(time.monotonic() + 11, process.pid, ())  # late enough to ask for limits anew
     assert (first.span_s, first.cpu_main, first.cpu_others, first.cpu_machine) == (None, None, None, None)
     assert first.cores_busy == ()
     assert first.limit is not None and first.limit.cores == tuple(sorted(os.sched_getaffinity(0)))

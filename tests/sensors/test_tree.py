@@ -310,3 +310,15 @@ def test_a_machine_that_has_no_proc_measures_nothing(tmp_path: Path) -> None:
 
 def boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_the_run_queue_share_of_recorded_counts(tmp_path: Path) -> None:
+    queue = RunQueue(tmp_path)
+    for pid, counts in ((7, "1000 500 3"), (8, "0 0 0"), (9, "900 900 9")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "schedstat").write_text(counts + "\n")
+    assert queue.read([7, 8, 9]) is None
+    (tmp_path / "7/schedstat").write_text("1300 600 4\n")
+    (tmp_path / "9/schedstat").write_text("5 5 1\n")  # the pid of another process by now
+    assert queue.read([7, 8, 9]) == pytest.approx(0.25)
+    assert queue.read([7, 8]) == 0.0
