@@ -16,6 +16,7 @@ from cockpit.model.events import (
     ChangeAsked,
     MachineSeen,
     OutputSeen,
+    ProbeLost,
     ProcessStarted,
     Sampled,
     TrainingEnded,
@@ -87,6 +88,10 @@ class Engine:
 
     async def run(self) -> None:
         """Until nothing is left to do."""
+        # what an older engine had connected is not; they come back by themselves
+        for rank in self._record.state.ranks:
+            if rank.pid not in {probe.pid for probe in self._ears.probes.values()}:
+                self._record.happen(ProbeLost(self._clock(), rank.pid))
         self._watch_keeper()
         while not self._left:
             await self._turn()
@@ -100,6 +105,8 @@ class Engine:
         self._record.journal.close()
 
     def _pause_s(self) -> float:
+        if self._record.state.phase in ("ended", "lost"):
+            return SAMPLE_S
         if self._gone_s is not None or self._record.state.phase == "stopping":
             return 0.1
         since = 0.0 if self._sampled_s is None else time.monotonic() - self._sampled_s
@@ -109,9 +116,8 @@ class Engine:
         """Wake as soon as the keeper ends, instead of at the next half second."""
         if self._pids is None:
             return
-        try:
-            handle = os.pidfd_open(self._pids.keeper)
-        except OSError:
+        handle = processes.open_handle(self._pids.keeper)
+        if handle is None:
             return
         loop = asyncio.get_running_loop()
 
@@ -145,7 +151,7 @@ class Engine:
 
     def _training_lives(self) -> bool:
         if processes.read_exit(self._run) is not None:
-            return False
+            return self._is_saving_alone()
         if not processes.is_here(self._facts):
             return False
         pids = self._pids
@@ -156,6 +162,13 @@ class Engine:
         # the keeper writes the status, then ends: look again before calling it lost
         lives = processes.is_alive(pids.training, pids.training_started)
         return lives and processes.read_exit(self._run) is None
+
+    def _is_saving_alone(self) -> bool:
+        """A shell that was stopped dies at once; the training that it ran has its grace to save all the same."""
+        state = self._record.state
+        return state.phase == "stopping" and any(
+            processes.is_alive(pid, None) for pid in self._ears.training_pids() if pid != state.pid
+        )
 
     def _sample(self, now: float) -> None:
         at_s = self._clock()

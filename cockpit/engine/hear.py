@@ -90,6 +90,10 @@ class Ears:
         for probe in self.probes.values():
             probe.send(message)
 
+    def training_pids(self) -> tuple[int, ...]:
+        """Connected processes that train."""
+        return tuple(probe.pid for probe in self.probes.values() if probe.trains)
+
     def worker_pids(self) -> tuple[int, ...]:
         """Loader workers of all processes, as they report them."""
         return tuple(pid for probe in self.probes.values() for info in probe.loaders for pid in info.workers)

@@ -15,7 +15,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.events import RunStarted, TrainingEnded
@@ -73,6 +75,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
                 setup=setup if isinstance(setup, dict) else {},
             )
         )
+    asyncio.get_running_loop().set_exception_handler(note_failures())
     engine = Engine(run, record, Machine(mark=processes.mark_of(run)))
     await engine.server.listen()
     try:
@@ -86,6 +89,17 @@ async def serve(run: RunDir, plan: bytes) -> None:
     await engine.run()
     if keeper is not None:
         keeper.poll()
+
+
+def note_failures() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """A mistake of ours in a connection's callback goes to the log, the first hundred times, and harms nobody."""
+    left = iter(range(100))
+
+    def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if next(left, None) is not None:
+            loop.default_exception_handler(context)
+
+    return note
 
 
 async def start_keeper(run: RunDir, plan: bytes) -> subprocess.Popen[bytes]:

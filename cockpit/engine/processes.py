@@ -95,21 +95,36 @@ def send(run: RunDir, pid: int, number: signal.Signals, started_ticks: int | Non
     It must bear the mark, or have been started at ``started_ticks`` (a training that sets its own title, as many do,
     overwrites the environment that /proc shows).
     """
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return False
+    handle = open_handle(pid)
     try:
         stat = read_stat(PROC, pid)
         is_known = started_ticks is not None and stat is not None and stat.started_ticks == started_ticks
         if not is_known and not has_mark(PROC, pid, os.fsencode(mark_of(run))):
             return False
-        signal.pidfd_send_signal(handle, number)
+        if handle is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
     except OSError:
         return False
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
     return True
+
+
+def open_handle(pid: int) -> int | None:
+    """A descriptor that means this process and no later one, readable once it has ended; None where there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def name_of(pid: int) -> str:
+    """The program's short name, empty where it is gone."""
+    stat = read_stat(PROC, pid)
+    return stat.name if stat else ""
 
 
 def boot_id() -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit.model.errors import NoSuchRun
-from cockpit.session.journal import read_state
+from cockpit.session.journal import has_ended
 
 from .processes import is_alive, is_here, read_exit, read_pids
 from .rundir import RunDir, default_sockets, rundir_at, runs_folder
@@ -105,8 +105,7 @@ def _is_young(run: RunDir) -> bool:
 
 def is_over(run: RunDir) -> bool:
     """Whether the journal knows the end of the run, so that nothing is left for an engine to do."""
-    state = read_state(run.data)
-    return state is not None and state.phase in ("ended", "lost")
+    return has_ended(run.data)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -117,11 +116,17 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _pointed(sockets: Path) -> list[Path]:
-    """Data folders named by pointers; only those in a folder that is ours."""
+    """Data folders named by pointers, only those in a folder that is ours; pointers to nowhere are removed."""
+    found = []
     try:
-        if os.lstat(sockets).st_uid != os.getuid():
-            return []
-        names = [name for name in os.listdir(sockets) if name.endswith(".run")]
-        return [Path(os.fsdecode((sockets / name).read_bytes())) for name in names]
+        pointers = list(sockets.glob("*.run")) if os.lstat(sockets).st_uid == os.getuid() else []
+        for pointer in pointers:
+            data = Path(os.fsdecode(pointer.read_bytes()))
+            if data.is_dir():
+                found.append(data)
+            else:
+                pointer.unlink(missing_ok=True)
+                pointer.with_suffix(".sock").unlink(missing_ok=True)
     except OSError:
-        return []
+        return found
+    return found

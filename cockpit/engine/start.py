@@ -63,7 +63,7 @@ class Spec:
 def start_run(spec: Spec) -> RunDir:
     """Start the training and its engine; returns once it runs. Raises StartError (125, 126, 127) with a sentence."""
     environ = dict(os.environ) if spec.environ is None else spec.environ
-    cwd = Path.cwd() if spec.cwd is None else spec.cwd
+    cwd = _here() if spec.cwd is None else spec.cwd
     argv, script = launch.command_for(spec.words, spec.is_script, environ, cwd)
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
@@ -71,6 +71,13 @@ def start_run(spec: Spec) -> RunDir:
     plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd)}).encode()
     _spawn_engine(run, plan, environ)
     return run
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise StartError("the present folder does not exist any more: change to another one") from error
 
 
 def ensure_engine(run: RunDir) -> bool:

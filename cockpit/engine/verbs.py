@@ -17,11 +17,12 @@ from cockpit.session.status import status_of
 
 from . import changes
 from .hear import Ears
-from .processes import read_pids, send
+from .processes import name_of, read_pids, send
 from .record import Record
 from .rundir import RunDir
 
 FORCED_GRACE_S = 2.0
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
 GRACE_S_AT_MOST = 7 * 86400.0
 
 
@@ -101,7 +102,11 @@ class Verbs:
         if state.phase == "stopping" and state.stopping_until_s is not None:
             until_s = min(until_s, state.stopping_until_s)
         elif pids is not None:
+            # a shell that is told to end does not tell what it runs
+            inner = self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
             send(self._run, pids.training, signal.SIGTERM, pids.training_started)
+            for pid in inner:
+                send(self._run, pid, signal.SIGTERM)
         self._record.happen(Stopping(now_s, until_s))
         return {"pid": state.pid, "until_s": until_s, "grace_s": until_s - now_s}
 

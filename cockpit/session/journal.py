@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,24 @@ from .fold import fold
 from .state import State
 
 SEGMENT_BYTES = 1_000_000
-_NAME = re.compile(r"journal-(\d{6,})\.jsonl(\.gz)?")
+"""Events in a segment before the next one opens; a snapshot comes on top."""
+TOTAL_BYTES = 12_000_000
+"""What all segments of a run may take on disk: a day of two samples a second would be about 30 MB."""
+KEEP_ONE_OF = 10
+TAIL_BYTES = 64 * 1024
+_NAME = re.compile(r"journal-(\d{6,})(?:-thin|-bare)?\.jsonl(\.gz)?")
 
 
 class Journal:
     """The writing end. Never raises for a full or vanished disk: the run goes on, ``lost`` counts what is missing."""
 
-    def __init__(self, folder: Path, state: State, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, folder: Path, state: State, segment_bytes: int = SEGMENT_BYTES, total_bytes: int = TOTAL_BYTES
+    ) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
+        self._total_bytes = total_bytes
         self._file = -1
-        self._path: Path | None = None
         self._written = 0
         self._torn = False
         self.lost = 0
@@ -41,7 +48,7 @@ class Journal:
     def append(self, event: Event, after: State) -> None:
         """Write ``event``; ``after`` is the state with it, which opens the next segment when this one is full."""
         self._write(pack(event_to_plain(event)))
-        if self._written > self._segment_bytes:
+        if self._written > self._segment_bytes or self._file < 0:
             self._open_segment(after)
 
     def close(self) -> None:
@@ -63,40 +70,37 @@ class Journal:
         self._written += done
 
     def _open_segment(self, state: State) -> None:
-        old, older_file = self._path, self._file
-        numbers = [number for number, _ in segments(self._folder)]
-        path = self._folder / f"journal-{max(numbers, default=0) + 1:06d}.jsonl"
+        self._written = 0
+        older = segments(self._folder)
+        path = self._folder / f"journal-{max((number for number, _ in older), default=0) + 1:06d}.jsonl"
         new = path.with_suffix(".new")
         try:
-            line = pack({"snapshot": to_plain(state)})
             # a reader must never meet a segment without its snapshot: it gets its name once that is written
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(line)
+                file.write(pack({"snapshot": to_plain(state)}))
             os.replace(new, path)
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+            opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         except OSError:
             self.lost += 1
-            self._written = 0
             return
-        self._path, self._written, self._torn = path, 0, False
-        if older_file >= 0:
-            os.close(older_file)
-        for _, closed in segments(self._folder):
-            if closed != path and closed.suffix == ".jsonl":
-                _compress(closed)
-        del old
+        self.close()
+        self._file, self._torn = opened, False
+        for _, closed in older:
+            if closed.suffix == ".jsonl":
+                _rewrite(closed, closed.with_name(closed.name + ".gz"), _keep_all)
+        _bound(self._folder, self._total_bytes)
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments on disk by number, oldest first; one that is being compressed is named once."""
     found: dict[int, Path] = {}
     try:
-        names = sorted(os.listdir(folder))
+        names = os.listdir(folder)
     except OSError:
         return []
-    for name in names:
+    # where a crash left a segment twice, the fuller one counts: plain before .gz, whole before thin
+    for name in sorted(names, key=lambda name: (name.count("-"), name)):
         match = _NAME.fullmatch(name)
-        # sorted: the plain file comes before its .gz, and stays the one to read until it is deleted
         if match and int(match[1]) not in found:
             found[int(match[1])] = folder / name
     return sorted(found.items())
@@ -113,6 +117,18 @@ def read_state(folder: Path) -> State | None:
             return _fold(snapshot, events + later)
         later = events + later
     return _fold(State(), later) if later else None
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether the journal holds the training's end; looks at the end of the last segment only, so it is quick."""
+    for _, path in segments(folder)[-1:]:
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+                return b'{"e":"TrainingEnded"' in file.read()
+        except OSError:
+            return False
+    return False
 
 
 def read_events(where: Path) -> Iterator[Event]:
@@ -158,13 +174,50 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _compress(path: Path) -> None:
-    """``path`` becomes ``path.gz``; where that fails, the plain file stays."""
-    packed = path.with_name(path.name + ".gz")
+def _bound(folder: Path, total_bytes: int) -> None:
+    """Make old segments smaller until all fit: first thin ones, from the oldest, then bare ones."""
+    sizes = {path: path.stat().st_size for _, path in segments(folder)[:-1]}
+    total = sum(sizes.values())
+    for from_, to, keep in (("", "-thin", _keep_some), ("-thin", "-bare", _keep_rare)):
+        for path, size in list(sizes.items()):
+            if total <= total_bytes:
+                return
+            if path.name.removesuffix(".jsonl.gz").endswith(from_ or tuple("0123456789")):
+                smaller = path.with_name(re.sub(r"(-\d+)(-thin)?", rf"\1{to}", path.name))
+                if _rewrite(path, smaller, keep):
+                    total -= size
+                    del sizes[path]
+                    sizes[smaller] = smaller.stat().st_size
+                    total += sizes[smaller]
+
+
+def _keep_all(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return lines
+
+
+def _keep_some(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One of ten samples and output lines: enough to see what the day was like. Blocks go with them."""
+    count = 0
+    for line in lines:
+        count += line.get("e") == "Sampled"
+        if line.get("e") not in ("Sampled", "OutputSeen", "BlockMeasured") or count % KEEP_ONE_OF == 0:
+            yield line
+
+
+def _keep_rare(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Changes, epochs, starts and ends only."""
+    for line in lines:
+        if line.get("e") not in ("Sampled", "OutputSeen", "BlockMeasured", "LoadersSeen"):
+            yield {"snapshot": None} if "snapshot" in line else line
+
+
+def _rewrite(path: Path, packed: Path, keep: Callable[[Iterator[dict[str, Any]]], Iterator[dict[str, Any]]]) -> bool:
+    """``path`` becomes ``packed``, compressed; where that fails, it stays as it is."""
     new = packed.with_suffix(".new")
     try:
-        new.write_bytes(gzip.compress(path.read_bytes(), 6, mtime=0))
+        new.write_bytes(gzip.compress(b"".join(pack(line) for line in keep(_lines(path))), 6, mtime=0))
         os.replace(new, packed)
         path.unlink()
     except OSError:
-        return
+        return False
+    return True
