@@ -92,7 +92,8 @@ def false_claims(rho: float, noise: float, drift: float, runs: int = 150) -> flo
 
 
 @pytest.mark.parametrize(
-    ("rho", "noise", "drift"), [(0.0, 0.3, 0.0), (0.8, 0.2, 0.0), (0.95, 0.15, 0.0), (0.9, 0.1, 0.02)]
+    ("rho", "noise", "drift"),
+    [(0.0, 0.3, 0.0), (0.8, 0.2, 0.0), (0.95, 0.15, 0.0), (0.98, 0.25, 0.0), (0.9, 0.1, 0.02)],
 )
 def test_an_unchanged_run_is_seldom_called_changed(rho: float, noise: float, drift: float) -> None:
     began = time.process_time()

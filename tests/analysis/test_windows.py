@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.events import block
 
@@ -13,6 +13,7 @@ from cockpit.analysis.windows import Length, Window, length_for, rate, windows
 shapes = some.lists(some.tuples(some.integers(10, 60), some.floats(5.0, 5000.0)), max_size=60)
 
 
+@settings(deadline=None)
 @given(shapes, some.integers(0, 30))
 def test_every_window_is_at_least_as_long_as_its_length(made: list[tuple[int, float]], capacity: int) -> None:
     blocks = [block(0.0, 0, per_s, steps=steps) for steps, per_s in made]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cockpit.model.errors import UsageError
@@ -112,6 +112,7 @@ def test_what_is_not_known_is_shown_as_a_dash_and_never_as_zero() -> None:
     assert show_value(None) == "–" and show_value(0) == "0" and show_value(False) == "off"
 
 
+@settings(deadline=None)
 @given(some.sampled_from(ids), some.text(max_size=12))
 def test_any_text_is_a_value_or_one_sentence(name: str, text: str) -> None:
     try:

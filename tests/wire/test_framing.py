@@ -6,18 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cockpit.wire import framing
 from cockpit.wire.framing import Lines, pack
 
+finite = some.floats(allow_nan=False, allow_infinity=False)
 plain = some.recursive(
-    some.none()
-    | some.booleans()
-    | some.integers(-(2**53), 2**53)
-    | some.floats(allow_nan=False, allow_infinity=False)
-    | some.text(),
+    some.none() | some.booleans() | some.integers(-(2**53), 2**53) | finite | some.text(),
     lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
@@ -29,6 +26,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in zip([0, *ends], ends)]  # noqa: B905 - one shorter on purpose
 
 
+@settings(deadline=None)
 @given(messages, some.lists(some.integers(0, 10**6), max_size=20))
 def test_messages_come_out_whole_however_the_bytes_arrive(sent: list[dict[str, Any]], places: list[int]) -> None:
     lines = Lines()
@@ -36,6 +34,7 @@ def test_messages_come_out_whole_however_the_bytes_arrive(sent: list[dict[str, A
     assert got == sent and lines.bad == 0
 
 
+@settings(deadline=None)
 @given(some.lists(some.binary(max_size=40), max_size=10))
 def test_garbage_never_raises_and_the_next_message_is_heard(pieces: list[bytes]) -> None:
     lines = Lines()
