@@ -33,10 +33,13 @@ class Listed:
 
 
 def list_runs(state_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Listed]:
-    """Runs under the state folder, and those elsewhere that still have a pointer; the newest first."""
+    """The newest first: runs under ``state_dir`` alone; without one, those of the default folder and those elsewhere
+    that still have a pointer.
+    """
     folder = runs_folder(state_dir, os.environ if environ is None else environ)
     found: dict[Path, RunDir] = {}
-    for data in (*_folders(folder), *_pointed(default_sockets())):
+    # who names a folder means that folder: elsewhere another run of the same name may be under way
+    for data in (*_folders(folder), *(_pointed(default_sockets()) if state_dir is None else ())):
         run = rundir_at(data)
         if run.facts_file.is_file():
             found.setdefault(run.data, run)
@@ -60,8 +63,11 @@ def resolve(word: str | None = None, state_dir: Path | None = None, environ: Map
             raise NoSuchRun(f"{len(running)} runs are running: name one of {names}")
         return (running or runs)[0].run
     exact = [item for item in runs if item.run.name == word]
+    alive = [item for item in exact if item.state in ("starting", "running")]
+    if len(alive) > 1:
+        raise NoSuchRun(f"{len(alive)} running runs are called {word!r}: say which with --state-dir")
     if exact:
-        return exact[0].run
+        return (alive or exact)[0].run
     close = [item for item in runs if item.run.name.startswith(word)]
     if len(close) == 1:
         return close[0].run
