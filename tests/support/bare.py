@@ -32,7 +32,7 @@ def status_of(returncode: int) -> int:
 def run_bare(
     command: Sequence[str], scratch: Path, env: Mapping[str, str] | None = None, timeout_s: float = 120
 ) -> Outcome:
-    """Run ``command`` to its end, both streams into one file as under the cockpit."""
+    """Run ``command`` to its end, both streams into one file and without a terminal, as under the cockpit."""
     log = scratch / "bare.log"
     with log.open("ab") as output:
         done = subprocess.run(
@@ -42,6 +42,7 @@ def run_bare(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             timeout=timeout_s,
         )
     return Outcome(status_of(done.returncode), log.read_bytes())

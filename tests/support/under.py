@@ -56,8 +56,15 @@ def ask(scratch: Path, verb: str, *words: str, timeout_s: float = 60) -> subproc
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         timeout=timeout_s,
     )
+
+
+def logs(scratch: Path) -> bytes:
+    """What ``cockpit logs`` writes to stdout, to the byte."""
+    words = [*COCKPIT, "logs", "--state-dir", str(scratch), "it"]
+    return subprocess.run(words, cwd=REPO, env=clean_env(), capture_output=True, timeout=60, check=True).stdout
 
 
 @contextlib.contextmanager

@@ -1,0 +1,212 @@
+"""The installed wheel in a real terminal of 80×24: turn a knob, read the trial off the screen, lose the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bare import clean_env
+from support.installed import build_wheel, install_wheel
+from support.outcome import TRAINERS
+from support.tmux import Terminal
+from support.under import processes_of, status, wait_until
+
+Screen = Callable[..., Terminal]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    return install_wheel(build_wheel(folder), folder / "env")
+
+
+@pytest.fixture
+def terminal(programs: Path, state_dir: Path) -> Iterator[Screen]:
+    """Open a terminal with ``cockpit`` and the given words in it; all are closed at the end of the test."""
+    opened: list[Terminal] = []
+
+    def open_one(*words: str, size: tuple[int, int] = (80, 24), **env: str) -> Terminal:
+        all_env = {**clean_env(env), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "COLORTERM": "truecolor"}
+        verb, *rest = words
+        folder = state_dir / f"terminal{len(opened)}"
+        command = [str(programs / "cockpit"), verb, "--state-dir", str(state_dir), *rest]
+        opened.append(Terminal(folder, command, all_env, *size))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def slow(state_dir: Path) -> dict[str, str]:
+    """A training held back by its loader, which goes on until the file ``enough`` is there."""
+    return {"PAUSE_S": "0.002", "SAMPLES": "320", "EPOCHS": "100000", "UNTIL": str(state_dir / "enough")}
+
+
+RUN_SLOW = ("run", "--name", "it", str(TRAINERS / "slow.py"))
+
+
+def enough(state_dir: Path) -> None:
+    (state_dir / "enough").touch()
+
+
+def ledger(state_dir: Path) -> list[dict[str, Any]]:
+    return status(state_dir)["ledger"]
+
+
+def test_turn_a_knob_and_read_the_trial(terminal: Screen, state_dir: Path) -> None:
+    screen = terminal(*RUN_SLOW, **slow(state_dir))
+    screen.wait_for(lambda text: re.search(r"num_workers\s.*\b0\b", text))
+    screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
+    screen.keys("1", "Right", "Right")
+    screen.wait_for(lambda text: re.search(r"num_workers.*\b0\b.*\b2\b", text))
+    screen.keys("a")
+    entry = wait_until(lambda: next((e for e in ledger(state_dir) if e["state"] in ("settling", "kept")), None), "a swap")
+    assert entry["change"] == {"num_workers": [0, 2]}
+    text = screen.wait_for(lambda text: re.search(r"num_workers 0\s*→\s*2", text))
+    assert len(text.splitlines()) <= 24
+    kept = wait_until(lambda: next((e for e in ledger(state_dir) if e["state"] == "kept"), None), "the trial", 120)
+    assert kept["after"]["samples_per_s"] > kept["before"]["samples_per_s"]
+    after = f"{kept['after']['samples_per_s']:.0f}"
+    screen.wait_for(lambda text: re.search(r"kept", text), 30)
+    screen.keys("q")
+    screen.wait_for("detach")
+    screen.keys("d")
+    assert screen.status() == 0
+    assert screen.flags()["alternate_on"] == "0"
+    assert screen.flags()["cursor_flag"] == "1"
+    assert status(state_dir)["state"] == "running"
+    again = terminal("attach", "it")
+    again.wait_for(lambda text: re.search(r"num_workers 0\s*→\s*2", text))
+    enough(state_dir)
+    again.wait_for("ENDED")
+    again.keys("q")
+    assert again.status() == 0
+    assert after  # what was read is what attach shows: both come from the one state
+
+
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+def test_losing_the_screen_in_the_middle_of_a_change(terminal: Screen, state_dir: Path, how: signal.Signals) -> None:
+    screen = terminal(*RUN_SLOW, **slow(state_dir))
+    screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
+    screen.keys("1", "Right", "Right", "a")
+    os.kill(program_in(screen), how)
+    assert screen.status() == 128 + how
+    wait_until(lambda: any(e["state"] in ("settling", "kept") for e in ledger(state_dir)), "the change")
+    before = status(state_dir)["step"]
+    wait_until(lambda: status(state_dir)["step"] > before, "the next step")
+    if how is signal.SIGHUP:
+        assert screen.flags()["alternate_on"] == "0"
+    again = terminal("attach", "it")
+    again.wait_for(lambda text: re.search(r"num_workers 0\s*→\s*2", text))
+    enough(state_dir)
+    again.wait_for("ENDED")
+    assert status(state_dir)["exit_status"] == 0
+    assert b"FINAL " in (state_dir / "runs" / "it" / "output.log").read_bytes()
+    again.keys("q")
+    again.status()
+    wait_until(lambda: not training_processes(state_dir), "the end of every process of the training")
+
+
+def test_closing_the_terminal_itself(terminal: Screen, state_dir: Path) -> None:
+    """The whole terminal goes, as when an SSH link breaks: everything in it is hung up."""
+    screen = terminal(*RUN_SLOW, **slow(state_dir))
+    screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
+    screen.close()
+    before = status(state_dir)["step"]
+    wait_until(lambda: status(state_dir)["step"] > before, "the next step")
+    enough(state_dir)
+    wait_until(lambda: status(state_dir)["state"] == "ended", "the end")
+    assert status(state_dir)["exit_status"] == 0
+
+
+def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir: Path) -> None:
+    """With the screen open and its panels being used, the output equals a bare run's to the byte."""
+    command = TRAINERS / "dropout.py"
+    env = {"EPOCHS": "3", "SAMPLES": "400", "PAUSE_S": "0.005"}
+    screen = terminal("run", "--name", "it", str(command), **env)
+    screen.wait_for("num_workers")
+    for keys in (("Down",), ("Up",), ("question_mark",), ("Escape",), ("?",), ("Escape",), ("z",), ("t",), ("G",), ("b",)):
+        screen.keys(*keys)
+    screen.resize(120, 40)
+    screen.wait_for("ENDED", 120)
+    screen.keys("q")
+    assert screen.status() == 0
+    words = [str(Path(str(screen_python(state_dir, status(state_dir)["pid"]))).resolve()), str(command)]
+    bare = subprocess.run(
+        words, env=clean_env(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+    )
+    assert (state_dir / "runs" / "it" / "output.log").read_bytes() == bare.stdout
+
+
+def screen_python(state_dir: Path, pid: int) -> str:
+    import sys
+
+    del state_dir, pid
+    return sys.executable
+
+
+def test_output_cannot_hurt_the_screen(terminal: Screen, state_dir: Path) -> None:
+    """Megabytes, control codes, markup, invalid bytes, bars, a long line, /dev/tty, stdin: rows stay, keys answer."""
+    kinds = ["controls", "markup", "invalid", "wide", "bars", "tty", "read", "long_line", "megabytes"] * 6
+    screen = terminal("run", "--name", "it", str(TRAINERS / "flood.py"), *kinds, REST_S="0.2")
+    screen.wait_for("num_workers")
+    for _ in range(3):
+        screen.keys("?")
+        screen.wait_for("this page", 20)
+        screen.keys("Escape")
+        screen.wait_for(lambda text: "this page" not in text, 20)
+    screen.wait_for("ENDED", 120)
+    text = screen.screen()
+    assert "FLOOD OVER" in text
+    assert "hello from /dev/tty" not in text
+    assert screen.flags()["alternate_on"] == "1"
+    screen.keys("q")
+    assert screen.status() == 0
+    assert screen.flags()["alternate_on"] == "0"
+
+
+def test_no_terminal_to_attach_in(programs: Path, state_dir: Path) -> None:
+    """Without a terminal ``attach`` says so in one sentence instead of drawing into a pipe."""
+    words = [str(programs / "cockpit"), "run", "--detach", "--state-dir", str(state_dir), "--name", "it"]
+    started = subprocess.run(
+        [*words, str(TRAINERS / "slow.py")], env=clean_env(slow(state_dir)), capture_output=True, text=True, timeout=60
+    )
+    assert started.returncode == 0, started.stderr
+    attached = subprocess.run(
+        [str(programs / "cockpit"), "attach", "--state-dir", str(state_dir), "it"],
+        env=clean_env(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert attached.returncode != 0
+    assert attached.stdout == ""
+    assert len(attached.stderr.splitlines()) == 1
+    assert "terminal" in attached.stderr
+    enough(state_dir)
+
+
+def program_in(screen: Terminal) -> int:
+    """The cockpit process in the pane."""
+    shell = screen.pid()
+    children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    return int(children[0])
+
+
+def training_processes(state_dir: Path) -> list[int]:
+    """Processes that run the trainer (its loader workers included)."""
+    found = []
+    for pid in processes_of(state_dir):
+        with contextlib.suppress(OSError):
+            if b"trainers" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found

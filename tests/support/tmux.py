@@ -1,0 +1,87 @@
+"""A real terminal of a given size, driven with keys and read back as text: tmux on a server of its own.
+
+Used by the end-to-end tests of the screen. It fails clearly where tmux is missing; nothing here is ever skipped.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class Terminal:
+    """One tmux session with one pane. ``close`` ends the server and everything that still runs in it."""
+
+    def __init__(
+        self, folder: Path, command: Sequence[str], env: Mapping[str, str], columns: int = 80, rows: int = 24
+    ) -> None:
+        if shutil.which("tmux") is None:
+            raise AssertionError("these tests need tmux: apt-get install tmux")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._socket = folder / "tmux"
+        self._ended = folder / "status"
+        words = ["env", "-i", *(f"{name}={value}" for name, value in env.items() if name != "TERM"), *command]
+        # the status is kept in a file, and the pane stays so that what was left on the screen can be read
+        line = f'{shlex.join(words).replace("env -i", "env -i TERM=$TERM", 1)}; echo $? > {shlex.quote(str(self._ended))}'
+        config = folder / "tmux.conf"
+        config.write_text(
+            "set -g default-terminal tmux-256color\nset -g remain-on-exit on\nset -g history-limit 5000\n"
+            "set -s escape-time 0\nset -g status off\n"
+        )
+        self._tmux("-f", str(config), "new-session", "-d", "-s", "it", "-x", str(columns), "-y", str(rows), line)
+
+    def _tmux(self, *words: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", str(self._socket), *words], capture_output=True, text=True, timeout=30, errors="replace"
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def keys(self, *names: str) -> None:
+        """Press keys, by tmux's names (``Right``, ``a``, ``C-c``)."""
+        self._tmux("send-keys", "-t", "it", *names)
+
+    def screen(self) -> str:
+        """What stands on the screen now."""
+        return self._tmux("capture-pane", "-p", "-t", "it")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._tmux("resize-window", "-t", "it", "-x", str(columns), "-y", str(rows))
+
+    def flags(self) -> dict[str, str]:
+        """What the program has left the terminal in."""
+        names = ("alternate_on", "cursor_flag", "mouse_any_flag", "pane_dead")
+        values = self._tmux("display-message", "-p", "-t", "it", " ".join("#{%s}" % name for name in names)).split()
+        return dict(zip(names, values, strict=True))
+
+    def pid(self) -> int:
+        """The pane's first process (a shell; its child is the program)."""
+        return int(self._tmux("display-message", "-p", "-t", "it", "#{pane_pid}"))
+
+    def wait_for(self, check: str | Callable[[str], object], timeout_s: float = 60) -> str:
+        """The screen once it holds ``check`` (a text, or a function that finds it true); fails with the last screen."""
+        found = check if callable(check) else lambda screen: check in screen
+        end, screen = time.monotonic() + timeout_s, ""
+        while time.monotonic() < end:
+            screen = self.screen()
+            if found(screen):
+                return screen
+            time.sleep(0.1)
+        raise AssertionError(f"waited {timeout_s} s in vain for {check!r}; the screen:\n{screen}")
+
+    def status(self, timeout_s: float = 30) -> int:
+        """The exit status of the program, once it has ended."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if self._ended.exists() and (text := self._ended.read_text().strip()):
+                return int(text)
+            time.sleep(0.1)
+        raise AssertionError(f"the program goes on after {timeout_s} s; the screen:\n{self.screen()}")
+
+    def close(self) -> None:
+        """End this server; other servers of the machine are not touched."""
+        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=30)
