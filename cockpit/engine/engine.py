@@ -108,7 +108,7 @@ class Engine:
         if self._record.state.phase in ("ended", "lost"):
             return SAMPLE_S
         if self._gone_s is not None or self._record.state.phase == "stopping":
-            return 0.1
+            return 0.03 if self._gone_s is not None else 0.1
         since = 0.0 if self._sampled_s is None else time.monotonic() - self._sampled_s
         return max(0.01, SAMPLE_S - since)
 
@@ -234,6 +234,7 @@ class Engine:
             stop_until_s=state.stopping_until_s,
             gone_s=self._gone_s,
             exit_status=ended[0] if ended else None,
+            hears=bool(self._ears.probes),
             over=state.phase in ("ended", "lost"),
             over_s=self._over_s,
             clients=self.server.clients,
@@ -243,6 +244,8 @@ class Engine:
     def _finish(self, action: phases.Finish) -> None:
         at_s = self._clock()
         self._see_output()
+        if self._ears.ticks.pending:
+            self._sample(time.monotonic())
         reported = {entry.id for entry in self._record.state.ledger}
         for change, asked in self._ears.schedule.items():
             if change not in reported:

@@ -127,8 +127,11 @@ class Ears:
 
     def _after_lead_change(self, at_s: float) -> list[Event]:
         lead = self.lead()
+        if lead is None:
+            self.ticks.end()  # its last words still count
+            return []
         self.ticks = Ticks()
-        return [LoadersSeen(at_s, lead.loaders)] if lead is not None and lead.loaders else []
+        return [LoadersSeen(at_s, lead.loaders)] if lead.loaders else []
 
     def _loaders(
         self, key: int, send: Callable[[Message], None], message: Message, state: State, at_s: float

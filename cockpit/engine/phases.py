@@ -14,6 +14,8 @@ from .processes import Process
 KILL_AFTER_S = 4.0
 """After TERM to everything: how long until KILL."""
 WORKERS_KILL_AFTER_S = 1.0
+HEAR_LEAST_S, HEAR_MOST_S = 0.05, 0.5
+"""What the probe said last lies in the socket when the process is gone already."""
 NAMED_AFTER_S = 0.6
 """Helpers that end just after the training are no survivors."""
 SURVIVE_KILL_S = 10.0
@@ -28,7 +30,8 @@ class View:
 
     ``others`` are the run's living processes but the training; looked up only when they matter.
     ``stop_until_s``: end of the grace of a stop that was asked for. ``gone_s``: when the training was seen gone.
-    ``lost``: its exit status cannot be known any more. ``over``: the end is written down already.
+    ``exit_status`` None then: it cannot be known any more. ``hears``: a probe's last words may still be on their way.
+    ``over``: the end is written down already.
     """
 
     now_s: float
@@ -37,6 +40,7 @@ class View:
     stop_until_s: float | None = None
     gone_s: float | None = None
     exit_status: int | None = None
+    hears: bool = False
     over: bool = False
     over_s: float = 0.0
     clients: int = 0
@@ -96,6 +100,7 @@ def _after_the_end(view: View, gone_s: float) -> tuple[Action, ...]:
     targets = tuple(process.pid for process in view.others if whole or process.is_worker)
     after_s = KILL_AFTER_S if whole else WORKERS_KILL_AFTER_S
     waiting = since_s < SURVIVE_KILL_S if targets else bool(view.others) and since_s < NAMED_AFTER_S
+    waiting = waiting or since_s < (HEAR_MOST_S if view.hears else HEAR_LEAST_S)
     actions: tuple[Action, ...] = (_harder(targets, since_s, after_s),) if targets else ()
     if waiting:
         return actions

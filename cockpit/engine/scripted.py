@@ -146,6 +146,7 @@ class Trainer:
             self.line.say({"m": "epoch", "loader": LOADER, "epoch": self.epoch, "steps": self.chosen.steps,
                            "samples": served, "wall_ns": wall_ns, "start_ns": 0})  # fmt: skip
             self._say_loaders()
+        self._say_tick()
 
     def _one_step(self) -> float:
         parts = self.step_parts()

@@ -19,6 +19,7 @@ class Ticks:
     def __init__(self) -> None:
         self._newest: dict[str, Any] | None = None
         self._newest_at_s = 0.0
+        self._ended = False
         self._clear()
 
     def _clear(self) -> None:
@@ -34,8 +35,18 @@ class Ticks:
             if steps or value is not None:
                 self._sums[name] = None if value is None or total is None else total + int(value)
         self._count += 1
+        self._ended = False
         self._steps += steps
         self._newest, self._newest_at_s = tick, at_s
+
+    @property
+    def pending(self) -> bool:
+        """Whether something came since the last ``take``."""
+        return self._count > 0
+
+    def end(self) -> None:
+        """Nobody speaks any more: after the next ``take`` nothing is known."""
+        self._ended = True
 
     def take(self, at_s: float) -> dict[str, Any]:
         """The fields of a ``Sampled`` since the last call; empty where no tick came."""
@@ -53,6 +64,8 @@ class Ticks:
             fields["samples"] = self._sums["samples"]
             fields |= {name[:-3] + "_s": seconds(self._sums[name]) for name in _SUMS if name.endswith("_ns")}
         self._clear()
+        if self._ended:
+            self._newest, self._ended = None, False
         return fields
 
 
