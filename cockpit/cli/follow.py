@@ -13,7 +13,7 @@ from cockpit.model.errors import LinkLost
 from cockpit.session.link import Link
 from cockpit.session.state import State
 
-from .runs import Run, has_ended, recorded_state, revive
+from .runs import Run, recorded_state, revive
 
 TRIES = 10
 PAUSE_S = 1.0
@@ -27,11 +27,13 @@ class Following:
         self.link: Link | None = None
 
     async def states(self) -> AsyncIterator[State]:
-        """Every newest state; the last one has ``phase`` ended or lost. Raises LinkLost when no engine can be had."""
+        """Every newest state; the last one has ``phase`` ended or lost. Raises CockpitError when no engine can be had."""
         tries = 0
         while True:
             try:
-                await asyncio.to_thread(revive, self.run)
+                if not await asyncio.to_thread(revive, self.run):
+                    yield recorded_state(self.run)
+                    return
                 self.link = await Link.connect(self.run.socket)
                 while True:
                     state = await self.link.next_state()
@@ -41,9 +43,6 @@ class Following:
                         return
             except LinkLost:
                 await self.close()
-                if has_ended(self.run):
-                    yield recorded_state(self.run)
-                    return
                 tries += 1
                 if tries > TRIES:
                     raise

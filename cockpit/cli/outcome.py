@@ -45,7 +45,8 @@ def three_lines(state: State) -> list[str]:
         factor = f" (×{summary['factor']:.2f})" if summary["factor"] else ""
         lines.append(f"best      {rate_words(best.after_samples_per_s)} samples/s{factor} with {words_of(best)}")
     else:
-        lines.append("best      nothing measured better than that")
+        tried = any(entry.after_samples_per_s for entry in state.ledger)
+        lines.append("best      " + ("nothing measured better than that" if tried else "nothing else was measured"))
     if state.phase not in ("ended", "lost"):
         lines.append(f"running   cockpit attach {state.run}")
     elif state.saved_path:

@@ -67,6 +67,8 @@ class Progress:
 def where(state: State, now_s: float) -> str:
     """One line of progress: epoch, step, rate, the loader's part of a step, the activity."""
     phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    if state.step is None:
+        return "no step yet"
     parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]
     parts.append(f"{rate_words(live_rate(state))} samples/s")
     if phases is not None and phases.wait_ms is not None and phases.step_ms > 0:

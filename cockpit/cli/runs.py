@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.engine.rundir import RunDir as Run
-from cockpit.engine.runs import Listed, is_over, list_runs, resolve
+from cockpit.engine.runs import Listed, is_over, list_runs, look, resolve
 from cockpit.engine.start import ensure_engine
 from cockpit.model.errors import CockpitError, LinkLost, UsageError
 from cockpit.session.journal import read_state
@@ -50,8 +50,8 @@ def all_runs(words: Words) -> Sequence[Listed]:
 
 
 def has_ended(run: Run) -> bool:
-    """Whether the journal holds the end of the run."""
-    return run.exit_status.exists() and is_over(run)
+    """Whether the run is over and its journal says so; cheap enough to be asked ten times a second."""
+    return look(run).state in ("ended", "lost") and is_over(run)
 
 
 def revive(run: Run) -> bool:

@@ -124,7 +124,8 @@ def gain_lines(state: State) -> list[str]:
         factor = f", ×{summary['factor']:.2f}" if summary["factor"] else ""
         lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
     elif base:
-        lines.append("best: nothing measured better than the baseline")
+        tried = any(entry.after_samples_per_s for entry in state.ledger)
+        lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
     lines.append(setup_words(summary["setup"]))
     if state.saved_path:
         lines.append(f"saved to {state.saved_path}")

@@ -20,6 +20,20 @@ RECENT_BLOCKS = 20
 
 def status_of(state: State, now_s: float) -> dict[str, Any]:
     """The whole state of a run, in plain JSON values, as of ``now_s``."""
+    told: dict[str, Any] = _rounded(_status(state, now_s))
+    return told
+
+
+def _rounded(value: Any) -> Any:
+    """Three decimals: more are noise to every reader, and nobody compares these figures bit by bit."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def _status(state: State, now_s: float) -> dict[str, Any]:
     activity = activity_of(state, now_s)
     phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
     baseline = state.baseline
