@@ -207,6 +207,16 @@ def exactly_len(**kw: Any) -> Outcome:
     return Outcome(served, [], [torch.get_rng_state().tolist(), generator.get_state().tolist()])
 
 
+def one_list(**kw: Any) -> Outcome:
+    """Only without workers of its own: with them torch itself would race with the list."""
+    return train(DataLoader(Squares(), batch_sampler=OneList(), **kw))
+
+
+def lazy_global(leave_at: int | None = None, **kw: Any) -> Outcome:
+    """The sampler draws from the generator that the training draws from: every moment of reading shows."""
+    return train(DataLoader(Squares(), batch_size=BATCH, sampler=Lazy(None), **kw), leave_at=leave_at)
+
+
 SCENES: dict[str, Any] = {
     scene.__name__: scene
     for scene in (

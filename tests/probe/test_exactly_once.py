@@ -82,6 +82,24 @@ def test_persistent_workers_over_several_epochs(name: str) -> None:
     check_equal(name, script, {1: {"num_workers": "script"}}, {(0, 3): {"num_workers": 2}})
 
 
+def test_a_batch_sampler_that_reuses_its_list() -> None:
+    expected = bare(scenes.one_list, {})
+    outcome, harness = changed(scenes.one_list, {}, *RISE_AND_FALL)
+    assert outcome == expected and len(harness.swaps) == 3
+
+
+@pytest.mark.parametrize("leave_at", [None, 3])
+def test_fewer_workers_read_the_sampler_when_the_script_would(leave_at: int | None) -> None:
+    def scene(**kw: Any) -> scenes.Outcome:
+        return scenes.lazy_global(leave_at, **kw)
+
+    script = scenes.settings(2, 3, False)
+    expected = bare(scene, script)
+    now = {(0, 2): {"num_workers": 0}, (2, 1): {"num_workers": 1, "prefetch_factor": 2}}
+    outcome, harness = changed(scene, script, {1: {"num_workers": 1, "prefetch_factor": 4}}, now)
+    assert outcome == expected and len(harness.swaps) == 2
+
+
 # ---- the volume ------------------------------------------------------------------------------------------------
 
 
@@ -100,8 +118,6 @@ def test_many_random_changes(name: str, script: Any, boundary: Any, now: Any) ->
 
 
 def _random_example(name: str, script: Any, boundary: Any, now: Any) -> None:
-    # left in its middle, an iterator has read ahead as far as its workers asked for: a lazily drawing sampler's
-    # generator then differs by nature, so the scene that leaves early draws eagerly
     check_equal(name, script, boundary, now)
 
 
