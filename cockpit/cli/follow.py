@@ -27,7 +27,7 @@ class Following:
         self.link: Link | None = None
 
     async def states(self) -> AsyncIterator[State]:
-        """Every newest state; the last one has ``phase`` ended or lost. Raises CockpitError when no engine can be had."""
+        """Every newest state; the last has ``phase`` ended or lost. Raises CockpitError when no engine can be had."""
         tries = 0
         while True:
             try:

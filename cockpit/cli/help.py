@@ -21,7 +21,12 @@ def call(verb: Verb, words: Words) -> int:
 
 def front() -> list[str]:
     """The page of all verbs and knobs."""
-    lines = ["cockpit: turn the knobs of a running, unmodified PyTorch training", "", "  cockpit run train.py", ""]
+    lines = [
+        "cockpit: turn the knobs of a running, unmodified PyTorch training",
+        "",
+        "  cockpit run train.py",
+        "",
+    ]
     lines += [f"  {verb.name:<9} {verb.help}" for verb in VERBS]
     lines += ["", "knobs (KNOB=VALUE; `script` = as the script has it):"]
     lines += [f"  {knob.name:<19} {takes(knob):<26} {knob.help}" for knob in KNOBS]

@@ -20,8 +20,15 @@ from .words import Option, Words, seconds
 
 OPTIONS: tuple[Option, ...] = (
     Option("--config", "start with the setup saved in FILE", ("FILE",)),
-    Option("--set", "start with this value (repeatable); LOADER:KNOB names one loader", ("KNOB=VALUE",), many=True),
-    Option("--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True),
+    Option(
+        "--set",
+        "start with this value (repeatable); LOADER:KNOB names one loader",
+        ("KNOB=VALUE",),
+        many=True,
+    ),
+    Option(
+        "--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True
+    ),
     Option("--name", "what the run is called", ("NAME",)),
     Option("--grace", "seconds the training has to end after a soft stop (default 30)", ("SECONDS",)),
     Option("--detach", "start it and return; its name is printed"),

@@ -21,7 +21,18 @@ from cockpit.session.state import State
 from .verbs import Verb
 from .words import Option, Words
 
-__all__ = ["STATE_DIR", "Listed", "Run", "all_runs", "ask", "find", "has_ended", "name_in", "recorded_state", "revive"]
+__all__ = [
+    "STATE_DIR",
+    "Listed",
+    "Run",
+    "all_runs",
+    "ask",
+    "find",
+    "has_ended",
+    "name_in",
+    "recorded_state",
+    "revive",
+]
 
 STATE_DIR = Option("--state-dir", "where runs are kept (default ~/.local/state/cockpit)", ("DIR",))
 

@@ -31,5 +31,8 @@ def call(verb: Verb, words: Words) -> int:
         with suppress(CockpitError):
             ask(run, "saved", path=str(path.resolve()))
     print(path)
-    print(f"cockpit: {' '.join(saved)}; use it: cockpit run --config {path} {state.script}".rstrip(), file=sys.stderr)
+    print(
+        f"cockpit: {' '.join(saved)}; use it: cockpit run --config {path} {state.script}".rstrip(),
+        file=sys.stderr,
+    )
     return 0

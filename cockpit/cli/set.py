@@ -89,7 +89,11 @@ def _all_over(state: State, ids: list[str], last: dict[str, dict[str, Any]]) -> 
             over = over and entry.state in OVER
         elif change in last:
             # it was there and is not any more: withdrawn, or taken into a later change of the same target
-            last[change] = {**last[change], "state": "dropped", "reason": "withdrawn, or taken into a later change"}
+            last[change] = {
+                **last[change],
+                "state": "dropped",
+                "reason": "withdrawn, or taken into a later change",
+            }
         else:
             over = False
     return over

@@ -16,7 +16,7 @@ from .activity import words_of
 from .knobs import tuned_setup
 from .measure import phases_of
 from .state import Entry, Phases, State
-from .status import status_of
+from .status import rounded, status_of
 
 WAIT_SHARE_TOLD = 0.10
 """Waiting less than this share of a step is not called holding back."""
@@ -24,7 +24,7 @@ WAIT_SHARE_TOLD = 0.10
 
 def report_of(state: State, now_s: float) -> dict[str, Any]:
     """The status object with ``summary`` beside it."""
-    return {**status_of(state, now_s), "summary": summary_of(state)}
+    return {**status_of(state, now_s), "summary": rounded(summary_of(state))}
 
 
 def summary_of(state: State) -> dict[str, Any]:
@@ -34,7 +34,11 @@ def summary_of(state: State) -> dict[str, Any]:
     per_s = best.after_samples_per_s if best else base
     return {
         "baseline": {"samples_per_s": base, "windows": state.baseline.windows} if state.baseline else None,
-        "best": {"samples_per_s": per_s, "id": best.id if best else None, "at_step": best.at_step if best else None}
+        "best": {
+            "samples_per_s": per_s,
+            "id": best.id if best else None,
+            "at_step": best.at_step if best else None,
+        }
         if per_s is not None
         else None,
         "factor": per_s / base if per_s is not None and base else None,
@@ -47,7 +51,9 @@ def summary_of(state: State) -> dict[str, Any]:
 def best_entry(state: State) -> Entry | None:
     """The kept or reverted change with the highest measured rate, if that beats the baseline; None: none does."""
     base = state.baseline.samples_per_s if state.baseline else None
-    tried = [entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s]
+    tried = [
+        entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s
+    ]
     best = max(tried, key=lambda entry: entry.after_samples_per_s or 0.0, default=None)
     if best is None or (base is not None and (best.after_samples_per_s or 0.0) <= base):
         return None
@@ -94,7 +100,9 @@ def trial_line(entry: Entry) -> str:
     if entry.state in ("rolled_back", "refused", "queued", "applying", "reverted"):
         parts.append(entry.state.replace("_", " "))
     if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
-        parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
+        parts.append(
+            f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s"
+        )
     if entry.landed_s is not None and entry.state != "rolled_back":
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
@@ -125,7 +133,9 @@ def gain_lines(state: State) -> list[str]:
         lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
     elif base:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
-        lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
+        lines.append(
+            "best: nothing measured better than the baseline" if tried else "best: nothing else was measured"
+        )
     lines.append(setup_words(summary["setup"]))
     if state.saved_path:
         lines.append(f"saved to {state.saved_path}")
@@ -154,7 +164,9 @@ def held_back(state: State) -> list[str]:
     ]
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
-    return lines or ["no step was measured" if last is None and first is None else "nothing that was measured"]
+    return lines or [
+        "no step was measured" if last is None and first is None else "nothing that was measured"
+    ]
 
 
 def wait_words(phases: Phases) -> str | None:

@@ -20,17 +20,17 @@ RECENT_BLOCKS = 20
 
 def status_of(state: State, now_s: float) -> dict[str, Any]:
     """The whole state of a run, in plain JSON values, as of ``now_s``."""
-    told: dict[str, Any] = _rounded(_status(state, now_s))
+    told: dict[str, Any] = rounded(_status(state, now_s))
     return told
 
 
-def _rounded(value: Any) -> Any:
-    """Three decimals: more are noise to every reader, and nobody compares these figures bit by bit."""
+def rounded(value: Any) -> Any:
+    """Plain values with floats to three decimals: more are noise to every reader."""
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
 
 
 def _status(state: State, now_s: float) -> dict[str, Any]:
@@ -101,7 +101,9 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
 
 def live_rate(state: State) -> float | None:
     """Samples per second over the last few seconds in which steps ended; None before the first."""
-    ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
+    ended = [
+        sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None
+    ]
     if not ended:
         points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]
         return points[-1] if points else None
@@ -136,7 +138,9 @@ def ledger_line(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "at_step": entry.at_step,
-        "change": {name: list((entry.change or {}).get(name, (None, value))) for name, value in entry.asked.items()},
+        "change": {
+            name: list((entry.change or {}).get(name, (None, value))) for name, value in entry.asked.items()
+        },
         "origin": entry.origin,
         "state": entry.state,
         "outcome": OUTCOMES.get(entry.state),
