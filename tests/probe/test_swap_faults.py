@@ -1,0 +1,309 @@
+"""A change that fails gives way to the settings before, and the training is served as if nothing had been asked.
+
+Real faults: workers that cannot be started or are killed, descriptors that run out, datasets that fail in workers
+only. And the other side: what is the script's own goes through to the script, once, unchanged.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from probe import swap_scenes as scenes
+from probe.swap_harness import Harness
+from torch.utils.data import DataLoader, get_worker_info
+
+BATCHES = scenes.SIZE // scenes.BATCH
+
+
+class OnlyAtHome(scenes.Squares):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info() is not None:
+            raise KeyError("no connection in a worker")
+        return super().__getitem__(index)
+
+
+class OnlyInWorkers(scenes.Squares):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info() is None:
+            raise KeyError("worker_init_fn has not run")
+        return super().__getitem__(index)
+
+
+class Slow(scenes.Squares):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.02)
+        return super().__getitem__(index)
+
+
+class Broken(scenes.Squares):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 16:
+            raise ValueError("broken file")
+        return super().__getitem__(index)
+
+
+def refuse(worker: int) -> None:
+    raise OSError("no licence for worker %d" % worker)
+
+
+def serve(loader: Any, epochs: int = 2) -> list[list[int]]:
+    return [[int(row[0]) for batch in loader for row in batch] for _ in range(epochs)]
+
+
+def children() -> set[int]:
+    me = os.getpid()
+    return {int(pid) for pid in Path("/proc/%d/task/%d/children" % (me, me)).read_text().split()}
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    """After each test there are no other child processes than before it."""
+    resource_tracker.ensure_running()  # spawning starts it once for all
+    before = children()
+    yield
+    gc.collect()  # pytest.raises keeps frames in cycles
+    assert not children() - before
+
+
+IN_ORDER = [list(range(scenes.SIZE))] * 2
+
+
+@pytest.mark.parametrize("when", ["boundary", "now"])
+def test_worker_init_fn_that_fails(when: str) -> None:
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, worker_init_fn=refuse)
+    ask = {"num_workers": 2}
+    with Harness({1: ask} if when == "boundary" else {}, {(0, 3): ask} if when == "now" else {}) as harness:
+        assert serve(loader) == IN_ORDER
+        assert harness.control(loader).in_force.num_workers == 0
+    (notice,) = harness.notices
+    assert notice.failed.num_workers == 2 and notice.in_force.num_workers == 0
+    assert "no licence for worker" in notice.reason
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_dataset_that_fails_in_workers_only(in_order: bool) -> None:
+    loader = DataLoader(OnlyAtHome(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 2): {"num_workers": 3, "in_order": in_order}}) as harness:
+        assert serve(loader) == IN_ORDER
+    assert "no connection in a worker" in harness.notices[0].reason
+
+
+def test_dataset_that_fails_without_workers() -> None:
+    loader = DataLoader(OnlyInWorkers(), batch_size=scenes.BATCH, num_workers=1)
+    with Harness({1: {"num_workers": 0}}, {(0, 2): {"num_workers": 0}}) as harness:
+        assert serve(loader) == IN_ORDER
+    assert [notice.in_force.num_workers for notice in harness.notices] == [1, 1]
+
+
+def test_failing_the_same_way_before_and_after_is_the_scripts_own() -> None:
+    loader = DataLoader(Broken(), batch_size=scenes.BATCH)
+    seen: list[Any] = []
+    with Harness({}, {(0, 4): {"num_workers": 2}}):
+        iterator = iter(loader)
+        while True:  # a script that skips what is broken
+            try:
+                seen.append([int(row[0]) for row in next(iterator)])
+            except ValueError as error:
+                seen.append(str(error).splitlines()[-1])
+            except StopIteration:
+                break
+    assert seen == [[at, at + 1, at + 2] if at != 15 else "broken file" for at in range(0, 30, 3)]
+
+
+def test_a_fault_long_after_the_change_is_the_scripts_own_and_costs_one_batch() -> None:
+    class Late(scenes.Squares):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            if index == 28:
+                raise ValueError("broken file")
+            return super().__getitem__(index)
+
+    loader = DataLoader(Late(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 1): {"num_workers": 1}}) as harness, pytest.raises(ValueError, match="broken file"):
+        serve(loader)
+    assert not harness.notices
+
+
+def test_a_failing_sampler_is_the_scripts_own() -> None:
+    def indices() -> Any:
+        yield from range(14)
+        raise LookupError("the sampler's own")
+
+    class Sampler:
+        def __iter__(self) -> Any:
+            return indices()
+
+    for now in ({(0, 1): {"num_workers": 2}}, {(0, 3): {"num_workers": 2}}, {(0, 4): {"num_workers": 1}}):
+        loader = DataLoader(scenes.Squares(), sampler=Sampler(), batch_size=2)
+        served = []
+        with Harness({}, now) as harness, pytest.raises(LookupError, match="own"):
+            for batch in loader:
+                served.extend(int(row[0]) for row in batch)
+        # bare, all 14 are served before it; reading ahead, torch raises at its earlier request
+        assert served == list(range(len(served))) and not harness.notices
+
+
+@pytest.mark.parametrize("at_fork", [1, 2])
+@pytest.mark.parametrize("when", ["boundary", "now"])
+def test_processes_run_out(monkeypatch: pytest.MonkeyPatch, at_fork: int, when: str) -> None:
+    fork, count = os.fork, [0]
+
+    def failing_fork() -> int:
+        count[0] += 1
+        if count[0] == at_fork:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", failing_fork)
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH)
+    ask = {"num_workers": 2}
+    with Harness({1: ask} if when == "boundary" else {}, {(0, 3): ask} if when == "now" else {}) as harness:
+        assert serve(loader) == IN_ORDER
+    assert "temporarily unavailable" in harness.notices[0].reason
+
+
+def test_old_workers_go_on_when_new_ones_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, num_workers=1)
+    with Harness({}, {(0, 3): {"num_workers": 3}, (0, 6): {"num_workers": 2}}) as harness:
+        fork = os.fork
+        calls = [0]
+
+        def failing_fork() -> int:
+            calls[0] += 1
+            if calls[0] == 4:  # 1 and the first 2 of 3 start
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            return fork()
+
+        monkeypatch.setattr(os, "fork", failing_fork)
+        assert serve(loader, 1) == IN_ORDER[:1]
+    assert [swap.failed for swap in harness.swaps] == [True, False]
+    assert len(harness.notices) == 1 and "Cannot allocate" in harness.notices[0].reason
+
+
+def test_descriptors_run_out() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 2): {"num_workers": 4}}) as harness:
+        list(loader)  # whatever is opened once is open now
+        harness.epochs.clear()
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, hard))
+            assert serve(loader) == IN_ORDER
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "Too many open files" in harness.notices[0].reason
+
+
+def test_what_cannot_be_pickled_for_spawned_workers() -> None:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        loader = DataLoader(
+            scenes.Squares(), batch_size=scenes.BATCH, collate_fn=lambda rows: torch.stack(rows)
+        )
+        with Harness({}, {(0, 2): {"num_workers": 1}}) as harness, pytest.warns(UserWarning, match="pickle"):
+            assert serve(loader) == IN_ORDER
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+    assert "pickle" in harness.notices[0].reason
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool) -> None:
+    """torch alone would raise inside the step; here the next fetch takes back what that worker had."""
+    loader = DataLoader(Slow(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 1): {"num_workers": 2, "in_order": in_order}}) as harness:
+        iterator, served = iter(loader), []
+        for at in range(BATCHES):
+            served.extend(int(row[0]) for row in next(iterator))
+            if at == 3:
+                pid = harness.control(loader).workers(iterator)[victim]
+                os.kill(pid, signal.SIGKILL)
+                deadline = time.monotonic() + 5
+                while "Z" not in Path("/proc/%d/stat" % pid).read_text() and time.monotonic() < deadline:
+                    time.sleep(0.01)  # the training computes: SIGCHLD arrives here
+        assert next(iterator, None) is None
+    assert sorted(served) == IN_ORDER[0] and (served == IN_ORDER[0] or not in_order)
+    (notice,) = harness.notices
+    assert str(pid) in notice.reason and "exited unexpectedly" in notice.reason
+
+
+def test_a_worker_killed_while_it_drains() -> None:
+    loader = DataLoader(Slow(), batch_size=scenes.BATCH)
+    with Harness(
+        {}, {(0, 1): {"num_workers": 1, "prefetch_factor": 3}, (0, 4): {"num_workers": 2}}
+    ) as harness:
+        iterator, served = iter(loader), []
+        for at in range(BATCHES):
+            if at == 4:
+                (old,) = harness.control(loader).workers(iterator)
+            served.extend(int(row[0]) for row in next(iterator))
+            if at == 4:
+                os.kill(old, signal.SIGKILL)
+        assert next(iterator, None) is None
+        assert harness.control(loader).in_force.num_workers == 2
+    assert served == IN_ORDER[0]
+    assert not harness.notices  # the change was not to blame
+
+
+def test_persistent_workers_killed_between_epochs() -> None:
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH)
+    with Harness({0: {"num_workers": 2, "persistent_workers": True}}) as harness:
+        served = serve(loader, 1)
+        first = set(harness.pids)
+        os.kill(min(first), signal.SIGKILL)
+        served += serve(loader, 1)
+        assert harness.control(loader).in_force.num_workers == 2
+    assert served == IN_ORDER
+    assert not (harness.pids - first) & first and len(harness.pids) == 4
+
+
+def test_a_worker_killed_under_the_scripts_own_settings_is_torchs_to_handle() -> None:
+    loader = DataLoader(Slow(), batch_size=scenes.BATCH, num_workers=1)
+    with Harness() as harness, pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
+        iterator = iter(loader)
+        next(iterator)
+        os.kill(harness.control(loader).workers(iterator)[0], signal.SIGKILL)
+        list(iterator)
+    assert not harness.notices
+
+
+def test_what_a_signal_handler_of_the_script_raises_is_not_swallowed() -> None:
+    class Preempted(Exception):
+        pass
+
+    def preempt(*_: object) -> None:
+        raise Preempted
+
+    class Stuck(scenes.Squares):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            time.sleep(20 if get_worker_info() is not None else 0)
+            return super().__getitem__(index)
+
+    loader = DataLoader(Stuck(), batch_size=scenes.BATCH)
+    former = signal.signal(signal.SIGALRM, preempt)
+    try:
+        with Harness({}, {(0, 1): {"num_workers": 1}}) as harness, pytest.raises(Preempted):
+            iterator = iter(loader)
+            next(iterator)
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            next(iterator)
+        assert not harness.notices
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    del iterator
