@@ -67,7 +67,7 @@ def show(run: Run) -> int:
 
 def _detach(run: Run, *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"run": run.name, "data": str(run.data), "socket": str(run.socket)}))
+        print(json.dumps({"run": run.name, "data_dir": str(run.data), "socket": str(run.socket)}))
     else:
         print(run.name)
         print(f"cockpit: started; cockpit attach {run.name}", file=sys.stderr)

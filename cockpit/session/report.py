@@ -187,10 +187,12 @@ def rate_words(per_s: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time as people say it: ``42 s``, ``3 min 10 s``, ``2 h 05 min``."""
+    """A span of time as people say it: ``42 s``, ``3 min 10 s``, ``2 h 05 min``, ``3 d 04 h``."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole} s"
     if whole < 7200:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 172800:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"

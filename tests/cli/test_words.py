@@ -59,11 +59,7 @@ def test_a_wrong_option_is_one_sentence(given: list[str], sentence: str) -> None
 
 @settings(deadline=None)
 @given(
-    some.lists(
-        some.sampled_from(
-            ["--set", "--at", "--", "-", "--json", "x", "", "a=b", "--name=", "-f", "--=3", "é"]
-        )
-    )
+    some.lists(some.sampled_from(["--set", "--at", "--", "-", "--json", "x", "", "a=b", "--name=", "-f", "--=3", "é"]))
 )
 def test_any_words_are_cut_or_answered_in_one_sentence(typed: list[str]) -> None:
     try:
