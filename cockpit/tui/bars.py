@@ -83,13 +83,17 @@ def bar_row(
 
 def legend(shown: Mapping[str, Phases | None], width: int, label: int, glyphs: Glyphs, mono: bool) -> Row:
     """What the colours mean; the loader's start and the rest only where they matter."""
-    runs: list[Run] = [(" " * label, "text")]
+    kept = []
     for part in PARTS:
         shares = [_share(phases, part.field) for phases in shown.values() if phases is not None]
-        if part.field in ("start_ms", "other_ms") and not any(value >= MATTERS for value in shares):
-            continue
+        if part.field not in ("start_ms", "other_ms") or any(value >= MATTERS for value in shares):
+            kept.append(part)
+    needed = label + sum(cells(part.name) + 2 for part in kept)
+    between = next((size for size in (2, 1) if needed + size * (len(kept) - 1) <= width), 1)
+    runs: list[Run] = [(" " * label, "text")]
+    for part in kept:
         mark: Run = (part.letter, "bold") if mono else (glyphs.square, part.style)
-        runs += [mark, (f" {part.name}  ", "dim")]
+        runs += [mark, (f" {part.name}{' ' * between}", "dim")]
     return fit(row(*runs), width)
 
 

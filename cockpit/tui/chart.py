@@ -6,6 +6,7 @@ row is what keeps a repaint cheap. None is a gap; a measured value above zero al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,14 @@ def area(values: Sequence[float | None], height: int, glyphs: Glyphs, down: bool
             line = "".join(table[_within(a - floor, levels)] for a in tall)
         lines.append(line)
     return lines if down else lines[::-1]
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 1.5, 2, 3, 5, 7.5, 10 × a power of ten: a scale that does not move with every sample."""
+    if not (value > 0.0 and math.isfinite(value)):
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((step * power for step in (1.0, 1.5, 2.0, 3.0, 5.0, 7.5) if value <= step * power), 10.0 * power)
 
 
 def _level(value: float | None, most: int) -> int:
@@ -92,7 +101,11 @@ def labelled(label: str, label_style: str, value: str, width: int, edge: str) ->
     """What stands left of a chart row: a name, a value at the right, and the edge."""
     inner = max(0, width - cells(edge))
     name = cut(label, inner)
-    return [(name, label_style), (cut(value, inner - cells(name)).rjust(inner - cells(name)), "bold"), (edge, "line")]
+    return [
+        (name, label_style),
+        (cut(value, inner - cells(name)).rjust(inner - cells(name)), "bold"),
+        (edge, "line"),
+    ]
 
 
 def shades(style: str, height: int, known: Mapping[str, str], down: bool = False) -> list[str]:

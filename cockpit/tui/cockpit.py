@@ -44,8 +44,6 @@ class Cockpit(App[str], inherit_bindings=False):
     CSS = """
     Screen { layers: base; background: #101418; }
     Screen.light { background: #fbfbf8; }
-    Toast { background: #22303d; color: #d7dde5; border: none; padding: 0 2; margin: 0; max-width: 76; }
-    ToastRack { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -77,6 +75,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self._canvas = Canvas()
         self._tasks: set[asyncio.Task[None]] = set()
         self._interrupted_s = float("-inf")
+        self._notice, self._notice_until_s = "", 0.0
 
     def compose(self) -> ComposeResult:
         """One canvas: everything is drawn in it."""
@@ -123,6 +122,7 @@ class Cockpit(App[str], inherit_bindings=False):
             readonly=self.readonly,
             column_s=self.span,
             lines=self._tail.lines,
+            notice=self._notice if self.clock() < self._notice_until_s else "",
         )
 
     def tick(self) -> None:
@@ -142,8 +142,8 @@ class Cockpit(App[str], inherit_bindings=False):
 
     def toast(self, sentence: str) -> None:
         """Say one sentence; it is data, never markup."""
-        self.clear_notifications()
-        self.notify(sentence, timeout=TOAST_S, markup=False)
+        self._notice, self._notice_until_s = sentence, self.clock() + TOAST_S
+        self.paint()
 
     # ---- keys ----
     def action_jump(self, number: int) -> None:
@@ -219,12 +219,16 @@ class Cockpit(App[str], inherit_bindings=False):
         self.action_suspend_process()
 
     def action_key_close(self) -> None:
-        """Nothing is open: esc never leaves."""
-        self.clear_notifications()
+        """Nothing is open: esc takes a notice away and never leaves."""
+        self._notice = ""
+        self.paint()
 
     def action_key_help(self) -> None:
         """The page of keys."""
-        self.box(lambda width, height, top: dialogs.help_rows(width, height, top, self.glyphs), {"question_mark": ""})
+        self.box(
+            lambda width, height, top: dialogs.help_rows(width, height, top, self.glyphs),
+            {"question_mark": ""},
+        )
 
     def action_key_leave(self) -> None:
         """Leave: at once when the training has ended, else ask how."""

@@ -8,27 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cockpit.model.knobs import Value, show_value
-from cockpit.session.actions import ACTIONS, Action
+from cockpit.session.actions import ACTIONS
 from cockpit.session.state import State
 
 from .format import factor, rate
-from .glyphs import Glyphs, spelled
+from .glyphs import Glyphs
 from .rows import Row, Run, cells, cut, fit, row
 from .words import label_of
 
-WIDE = 68
+WIDE = 72
 
 
-def box(title: str, body: Sequence[Sequence[Run]], foot: Sequence[Run], width: int, glyphs: Glyphs) -> list[Row]:
-    """Rows of exactly ``width`` columns: a frame with a title, the body, a blank row and the keys."""
+def box(
+    title: str, body: Sequence[Sequence[Run]], foot: Sequence[Run], width: int, glyphs: Glyphs, air: bool = True
+) -> list[Row]:
+    """Rows of exactly ``width`` columns: a frame with a title, the body, a blank row (``air``) and the keys."""
     corners = "++++" if glyphs.plain else "╭╮╰╯"
     across, side = glyphs.line, glyphs.axis
     edge, inner = "faint on-panel", max(0, width - 4)
-    name = spelled(cut(f" {title} ", max(0, width - 4)), glyphs)
+    name = cut(f" {title} ", max(0, width - 4))
     top = row((corners[0] + across, edge), (name, "bold text on-panel"), (across * (width - 3 - cells(name)), edge))
     rows = [row(*fit(top, width - 1, edge), (corners[1], edge))]
-    for each in [*body, (), foot]:
-        inside = [(spelled(text, glyphs), f"{style} on-panel") for text, style in each]
+    for each in [*body, *([()] if air else []), foot]:
+        inside = [(text, f"{style} on-panel") for text, style in each]
         rows.append(row((side + " ", edge), *fit(inside, inner, "text on-panel"), (" " + side, edge)))
     rows.append(row((corners[2] + across * max(0, width - 2) + corners[3], edge)))
     return [fit(each, width, edge) for each in rows]
@@ -43,28 +45,28 @@ def help_rows(width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
     """The page of keys, from the table of actions, in ``height`` rows; ``top``: the first line shown."""
     size = min(WIDE, width)
     lines = help_lines()
-    room = max(1, height - 4)
+    room = max(1, height - 3)
     shown = lines[min(top, max(0, len(lines) - room)) :][:room]
     more = (("↑↓", "scroll"),) if len(lines) > room else ()
-    return box("keys", shown, keys(("esc", "close"), *more), size, glyphs)[:height]
+    return box("keys", shown, keys(("esc", "close"), *more), size, glyphs, air=False)[:height]
 
 
 def help_lines() -> list[list[Run]]:
-    """One line an action, with the verb that does the same from a shell."""
+    """One line an action (two that are each other's opposite share one), with the verb that does it from a shell."""
     lines: list[list[Run]] = []
     group = ""
-    for action in ACTIONS:
+    pending = list(ACTIONS)
+    while pending:
+        action = pending.pop(0)
         if action.group != group:
-            lines += [[]] if lines else []
-            lines.append([(action.group, "bold text")])
             group = action.group
-        lines.append(_help_line(action))
+            lines.append([(group, "bold text")])
+        shown = action.shown
+        if pending and pending[0].help == action.help:
+            shown = f"{shown} {pending.pop(0).shown}"
+        verb = f"cockpit {action.verb}" if action.verb else ""
+        lines.append([(f" {shown:<8}", "bold key"), (f"{action.help:<42} ", "text"), (verb, "faint")])
     return lines
-
-
-def _help_line(action: Action) -> list[Run]:
-    verb = f"cockpit {action.verb}" if action.verb else ""
-    return [(f" {action.shown:<8}", "bold key"), (f"{action.help:<52}", "text"), (verb, "faint")][: 3 if verb else 2]
 
 
 def leave_rows(state: State, width: int, glyphs: Glyphs) -> list[Row]:
@@ -87,7 +89,10 @@ def save_rows(
 ) -> list[Row]:
     """Before anything is written: where, and what it would hold."""
     size = min(WIDE, size)
-    body: list[list[Run]] = [[("to ", "dim"), (path, "text"), (" (replaces it)" if replaces else "", "dim")], []]
+    body: list[list[Run]] = [
+        [("to ", "dim"), (path, "text"), (" (replaces it)" if replaces else "", "dim")],
+        [],
+    ]
     for name, script, value in changes:
         body.append(
             [
@@ -101,12 +106,21 @@ def save_rows(
     if base and now:
         body += [
             [],
-            [(f"{rate(base)} {glyphs.arrow} {rate(now)} samples/s, {factor(now / base, glyphs.times)}", "dim")],
+            [
+                (
+                    f"{rate(base)} {glyphs.arrow} {rate(now)} samples/s, {factor(now / base, glyphs.times)}",
+                    "dim",
+                )
+            ],
         ]
     return box("save this setup", body, keys(("enter", "save"), ("esc", "not now")), size, glyphs)
 
 
 def saved_rows(path: str, command: str, size: int, glyphs: Glyphs) -> list[Row]:
     """After writing: the command that uses it, on a line of its own so that it can be copied."""
-    body: list[list[Run]] = [[("saved to ", "dim"), (path, "text")], [], [("use it: ", "dim"), (command, "bold text")]]
+    body: list[list[Run]] = [
+        [("saved to ", "dim"), (path, "text")],
+        [],
+        [("use it: ", "dim"), (command, "bold text")],
+    ]
     return box("saved", body, keys(("esc", "close")), min(max(WIDE, cells(command) + 12), size), glyphs)

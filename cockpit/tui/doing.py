@@ -196,5 +196,6 @@ class Doing:
             app.beside(self._command("saved", None, {"path": str(path)}))
         command = f"cockpit run --config {path.name} {clean(state.script)}".rstrip()
         app.box(
-            lambda width, height, top: dialogs.saved_rows(str(path), command, width, app.glyphs), {"enter": "", "q": ""}
+            lambda width, height, top: dialogs.saved_rows(str(path), command, width, app.glyphs),
+            {"enter": "", "q": ""},
         )

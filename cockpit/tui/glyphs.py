@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .rows import cells
+
 
 @dataclass(frozen=True)
 class Glyphs:
@@ -61,17 +63,19 @@ BLOCK = Glyphs("block", 1, 8, 2, " ▁▂▃▄▅▆▇█", " ▀█", " ▁�
 ASCII = Glyphs(
     "ascii", 1, 3, 3, " .:#", " ':#", " .:-=+*##", True,
     axis="|", cross="+", line="-", gap=".", mark="^", drop=":", bar="=", rest="-", arrow=">", better="^", worse="v",
-    same="~", open=".", cursor=">", left="<", right=">", square="#", times="x", dots="..", said=">", dot="-",
+    same="~", open=".", cursor=">", left="<", right=">", square="#", times="x", dots="~", said=">", dot="-",
 )  # fmt: skip
 
 SETS = {each.name: each for each in (BRAILLE, BLOCK, ASCII)}
 
-_ASCII = str.maketrans({"→": ">", "–": "-", "×": "x", "±": "+-", "…": "..", "·": "-", "≈": "~", "‹": "<", "›": ">",
-                        "▲": "^", "▼": "v", "←": "<", "↑": "^", "↓": "v", "⌁": "?", "—": "-"})  # fmt: skip
+_ASCII = {
+    "→": ">", "←": "<", "↑": "^", "↓": "v", "–": "-", "—": "-", "×": "x", "±": "~", "…": "~", "·": "-", "≈": "~",
+    "‹": "<", "›": ">", "▲": "^", "▼": "v", "⌁": "?", "’": "'", "‘": "'", "“": '"', "”": '"', "é": "e", "ü": "u",
+}  # fmt: skip
 
 
-def spelled(text: str, glyphs: Glyphs) -> str:
-    """``text`` as this set can write it: unchanged, or in ASCII with a question mark for what has no stand-in."""
-    if not glyphs.plain or text.isascii():
+def spelled(text: str) -> str:
+    """``text`` in ASCII, as wide as before: a stand-in where there is one, else a question mark a column."""
+    if text.isascii():
         return text
-    return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+    return "".join(char if char.isascii() else _ASCII.get(char) or "?" * cells(char) for char in text)

@@ -17,7 +17,7 @@ from cockpit.session.status import live_rate
 from .clean import clean
 from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, share
 from .now import phases_now, probe_lost_for
-from .rows import Row, Run, cells, cut, first_that_fits, fit, row, width_of
+from .rows import Row, Run, cells, clip, cut, first_that_fits, fit, row, width_of
 from .view import View
 from .words import knobs_of
 
@@ -70,28 +70,28 @@ def badge(view: View) -> list[Run]:
 
 
 def title_row(view: View, width: int) -> Row:
-    """Row 1: the script, epoch and step with their progress, and the badge at the right edge."""
+    """Row 1: the script, epoch and step with their progress, and the badge at the right edge.
+
+    Each piece has a fixed length, and all from the first that finds no room are left out: nothing moves.
+    """
     state, right = view.known, badge(view)
-    room = width - width_of(right) - 1
-    name: Run = (f" {script_of(state)}", "bold text on-bar")
-    epoch: list[Run] = [("   epoch ", "dim on-bar"), (count(state.epoch), "text on-bar")]
+    room = max(0, width - width_of(right))
     total = steps_per_epoch(state)
-    step: list[Run] = [("  step ", "dim on-bar")]
-    step += [(count(state.step_in_epoch if total else state.step), "text on-bar")]
-    step += [(f"/{count(total)}", "dim on-bar")] if total else []
-    bar = progress(state, total, min(24, room - width_of([name, *epoch, *step]) - 3), view)
-    took = epoch_words(state)
-    used = width_of([name, *epoch, *step])
-    if took and width < EPOCH_IN_ROW_2 and used + cells(took) + 3 <= room:
-        bar = [("   ", "dim on-bar"), (took, "dim on-bar")]
-    left = first_that_fits(
-        room,
-        [name, *epoch, *step, *bar],
-        [name, *epoch, *step],
-        [name, *epoch],
-        [(cut(name[0], max(0, room)), name[1])],
-    )
-    return row(*fit(left, room + 1, "text on-bar"), *right) if room >= 0 else fit(right, width, "text on-bar")
+    done = count(state.step_in_epoch if total else state.step)
+    long = width >= EPOCH_IN_ROW_2
+    pieces: list[list[Run]] = [
+        [("   epoch ", "dim on-bar"), (count(state.epoch), "text on-bar")],
+        [("  step ", "dim on-bar"), (done.rjust(len(count(total)) if total else 0), "text on-bar")],
+        [(f"/{count(total)}", "dim on-bar")] if total else [],
+        progress(state, total, 24 if long else 10, view),
+        [(f"  {epoch_words(state)}", "dim on-bar")] if epoch_words(state) and not long else [],
+    ]
+    left: list[Run] = [(cut(f" {script_of(state)}", min(max(0, room - 1), 24)), "bold text on-bar")]
+    for piece in pieces:
+        if width_of([*left, *piece]) + 1 > room:
+            break
+        left += piece
+    return row(*fit(left, room, "text on-bar"), *clip(right, width))
 
 
 EPOCH_IN_ROW_2 = 104
@@ -122,11 +122,11 @@ def progress(state: State, total: int | None, width: int, view: View) -> list[Ru
 
 
 def epoch_words(state: State) -> str:
-    """What a change is worth in a person's time: ``epoch 12:04, was 71:10``."""
+    """What a change is worth in a person's time: an epoch ``takes 12:04, was 1:11:10``."""
     took, was = state.current.epoch_s, state.baseline.epoch_s if state.baseline else None
     if took is None:
         return ""
-    return f"epoch {clock(took)}" + (f", was {clock(was)}" if was is not None and state.ledger else "")
+    return f"takes {clock(took)}" + (f", was {clock(was)}" if was is not None and state.ledger else "")
 
 
 def speed_row(view: View, width: int) -> Row:
@@ -147,12 +147,15 @@ def speed_row(view: View, width: int) -> Row:
         (" since start ", "dim"),
         (factor(gain, view.glyphs.times).ljust(6), f"bold {better}"),
     ]
-    wait: list[Run] = [(" data wait ", "dim"), (share(waits, 4), f"bold {'wait' if (waits or 0) >= 0.1 else 'text'}")]
+    wait: list[Run] = [
+        (" data wait ", "dim"),
+        (share(waits, 4), f"bold {'wait' if (waits or 0) >= 0.1 else 'text'}"),
+    ]
     took = epoch_words(state)
     return fit(
         first_that_fits(
             width,
-            [*runs, *wait, (" of a step", "dim"), ("     " if took else "", "dim"), (took, "text")],
+            [*runs, *wait, (" of a step", "dim"), ("   epoch " if took else "", "dim"), (took, "text")],
             [*runs, *wait, (" of a step", "dim")],
             [*runs, *wait],
             [runs[0], (" samples/s ", "dim"), runs[5], *wait],

@@ -12,7 +12,7 @@ from cockpit.session.state import State
 
 from .clean import clean
 from .format import cores
-from .glyphs import Glyphs, spelled
+from .glyphs import Glyphs
 from .rows import Row, Run, cells, cut, fit, spread, width_of
 from .view import View
 
@@ -27,8 +27,8 @@ def cores_row(view: View, width: int, label: int) -> Row:
     busy = None if all(part is None for part in parts) else sum(part or 0.0 for part in parts)
     usable = f"{machine.cpus_usable:.1f}".removesuffix(".0")
     tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} busy: ", "dim")]
-    for name, part in zip(("main", "workers", "others"), parts, strict=True):
-        tail += [(f"{name} ", "dim"), (cores(part), "text"), ("  ", "dim")]
+    for name, part in zip(("main ", "  workers ", "  others "), parts, strict=True):
+        tail += [(name, "dim"), (cores(part), "text")]
     room = width - label - width_of(tail) - 1
     return spread([*left, (columns_of(latest.cores_busy, room, view.glyphs), "cpu")], tail, width)
 
@@ -51,11 +51,11 @@ def loader_row(view: View, width: int, label: int) -> Row:
     """The training loader: where the script made it, its workers, what is ready, how long an epoch takes to start."""
     state = view.known
     gpu = no_gpu_words(state)
-    right: list[Run] = [(gpu, "faint")] if gpu else []
+    right: list[Run] = [(gpu, "dim")] if gpu else []
     left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
     if width_of(left) + cells(gpu) + 2 > width:
         right = []
-    return spread([(spelled(text, view.glyphs), style) for text, style in left], right, width)
+    return spread(left, right, width)
 
 
 def _loader_runs(view: View) -> list[Run]:
@@ -72,7 +72,7 @@ def _loader_runs(view: View) -> list[Run]:
     if loader.read_ahead:
         runs += [(f" {glyphs.dot} read ahead by another thread", "dim")]
     elif queue is not None and queue[1] > 0:
-        runs += [(f" {glyphs.dot} ", "faint"), (f"{queue[0]}/{queue[1]}", "text"), (" batches ready", "dim")]
+        runs += [(f" {glyphs.dot} ", "faint"), (f"{queue[0]}/{queue[1]}", "text"), (" ready", "dim")]
     if loader.epoch_start_ms is not None:
         runs += [(f" {glyphs.dot} ", "faint"), (f"start {loader.epoch_start_ms:.0f} ms", "dim")]
     return runs

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 16
 KNOBS_WIDE = 38
+COLUMNS_FROM = 150
+"""From this width on there are two columns."""
+LABEL = 10
+"""Columns left of charts and bars, for their names."""
+TALLEST = 14
+"""Rows of a chart's half beyond which more would only be longer, not clearer."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Heights in rows; 0: not shown. ``up``/``down``: the mirrored chart's halves. ``gaps``: blank rows between."""
+    """Heights in rows; 0: not shown. ``up``/``down``: the mirrored chart's halves. ``gaps``: blank rows between.
+
+    ``left``: columns of the knob list, or of the whole left column where there is a ``right`` one.
+    """
 
     up: int = 0
     down: int = 0
@@ -26,12 +35,15 @@ class Plan:
     log: int = 0
     gaps: int = 0
     knobs: int = 0
+    left: int = KNOBS_WIDE
+    right: int = 0
 
 
 def plan_for(width: int, height: int, knobs: int) -> Plan | None:
     """The plan for a size; None: one line is all there is room for. ``knobs``: rows of the knob list."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return None
+    two = width >= COLUMNS_FROM
     panel = knobs + 2
     left = height - 3 - 1 - panel
     up = down = rate = bars = log = gaps = 0
@@ -42,24 +54,30 @@ def plan_for(width: int, height: int, knobs: int) -> Plan | None:
         bars, left = 3, left - 3
     if left >= 1:
         cores, left = True, left - 1
-    if left >= 1:
+    if left >= 1 and not two:
         log, left = 1, left - 1
     if left >= 2:
         up, down, left = 3, 3, left - 2
     if left >= 1:
         loader, left = True, left - 1
-    # from here on more room means more of the same: air first, then taller charts
-    if left >= 4:
-        gaps, left = 4, left - 4
+    # from here on more room means air first, then more of the same
+    gaps = min(left, 3 if two else 4)
+    left -= gaps
     if left >= 1:
         baseline, left = True, left - 1
     if left >= 4:
         rate, left = 4, left - 4
     while left >= 2 and up < 5:
         up, down, left = up + 1, down + 1, left - 2
-    grow = min(left, 5)
-    log, left = log + grow, left - grow
-    while left >= 3 and up < 9:
-        up, down, rate, left = up + 1, down + 1, rate + (1 if rate else 0), left - (3 if rate else 2)
-    log += left
-    return Plan(up, down, rate, bars, cores, loader, baseline, log, gaps, panel)
+    if not two:
+        grow = min(left, 3)
+        log, left = log + grow, left - grow
+    while left >= 3 and up < TALLEST:
+        up, down, rate, left = up + 1, down + 1, rate + 1, left - 3
+    if not two:
+        log, left = log + left, 0
+    side = width * 9 // 20 if two else 0
+    knobs_wide = KNOBS_WIDE if width >= 76 else width // 2 + 4
+    return Plan(
+        up, down, rate, bars, cores, loader, baseline, log, gaps, panel, width - side - 3 if two else knobs_wide, side
+    )

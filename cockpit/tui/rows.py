@@ -61,16 +61,30 @@ def width_of(row: Iterable[Run]) -> int:
 
 
 def row(*runs: Run) -> Row:
-    """The runs as one row: empty ones dropped, neighbours of one style joined (one segment a style costs least)."""
+    """The runs as one row: empty ones dropped, neighbours that look alike joined (each segment costs 40 bytes).
+
+    Spaces show nothing but their ground, so they join whatever stands before or after them on the same one.
+    """
     joined: list[Run] = []
     for text, style in runs:
         if not text:
             continue
-        if joined and joined[-1][1] == style:
-            joined[-1] = (joined[-1][0] + text, style)
-        else:
-            joined.append((text, style))
+        if joined:
+            before, look = joined[-1]
+            if look == style or (text.isspace() and ground_of(look) == ground_of(style)):
+                joined[-1] = (before + text, look)
+                continue
+            if before.isspace() and ground_of(look) == ground_of(style):
+                joined[-1] = (before + text, style)
+                continue
+        joined.append((text, style))
     return tuple(joined)
+
+
+@lru_cache(maxsize=512)
+def ground_of(style: str) -> str:
+    """The ground that a style stands on; empty: the screen's own."""
+    return next((word for word in style.split() if word.startswith("on-")), "")
 
 
 def clip(runs: Sequence[Run], width: int) -> Row:
@@ -123,8 +137,8 @@ def faded(found: Iterable[Row]) -> list[Row]:
 
 @lru_cache(maxsize=512)
 def _faded(style: str) -> str:
-    grounds = [word for word in style.split() if word.startswith("on-")]
-    return " ".join(["faint", *("on-old" if ground[3:] in FILLS else ground for ground in grounds)])
+    ground = ground_of(style)
+    return f"faint {'on-old' if ground[3:] in FILLS else ground}".rstrip()
 
 
 FILLS = frozenset(("wait", "start", "forward", "backward", "optimizer", "other"))

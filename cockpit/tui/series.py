@@ -27,16 +27,22 @@ EMPTY = Column()
 
 @dataclass(frozen=True)
 class Axis:
-    """``count`` columns of ``column_s`` seconds; the last one holds ``end_s`` (seconds since the epoch)."""
+    """``count`` columns of ``column_s`` seconds; ``end_s`` (seconds since the epoch) lies in the last cell.
+
+    A cell holds ``per_cell`` columns and begins at a whole multiple of them: a chart that moves by whole cells
+    repaints half as often, and full rows not at all.
+    """
 
     end_s: float
     count: int
     column_s: float
+    per_cell: int = 1
 
     @property
     def first(self) -> int:
         """Number of the leftmost column, counted from the epoch."""
-        return math.floor(self.end_s / self.column_s) - self.count + 1
+        cell = math.floor(self.end_s / self.column_s) // self.per_cell
+        return (cell + 1) * self.per_cell - self.count
 
     def place(self, at_s: float) -> int:
         """The column of a moment, from 0; negative or ≥ ``count`` when it is outside."""

@@ -11,7 +11,6 @@ from cockpit.session.state import State
 
 from .clean import clean
 from .format import clock
-from .glyphs import spelled
 from .now import boundary_in_s
 from .rows import Row, Run, cut, fit, row
 from .view import View
@@ -40,7 +39,7 @@ def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
         (" ", "text" + ground),
         *((text, style + ground) for text, style in _next_runs(view, knob, chosen, width - NAME - VALUE - 4)),
     ]
-    return fit([(spelled(text, glyphs), style) for text, style in runs], width, "text" + ground)
+    return fit(runs, width, "text" + ground)
 
 
 def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
@@ -56,7 +55,10 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
     if knob.state == "rolled_back":
         return [("rolled back", "alarm")]
     if chosen and not view.readonly:
-        return [(f"{glyphs.left} {glyphs.right}", "bold key"), ("" if knob.can_now else " at the next epoch", "dim")]
+        return [
+            (f"{glyphs.left} {glyphs.right}", "bold key"),
+            ("" if knob.can_now else " at the next epoch", "dim"),
+        ]
     differs = knob.script is not None and knob.in_force is not None and knob.in_force != knob.script
     return [(f"script {value_words(knob.script)}" if differs else "", "faint")]
 
@@ -72,7 +74,7 @@ def hint_row(view: View, width: int) -> Row:
         return fit((), width)
     knob = knobs[view.cursor]
     words = clean(knob.reason) if knob.reason else clean(knob.note) if knob.note else BY_NAME[knob.name].help
-    return fit([("   ", "text"), (spelled(cut(words, max(0, width - 3)), view.glyphs), "dim")], width)
+    return fit([("   ", "text"), (cut(words, max(0, width - 3)), "dim")], width)
 
 
 def _queue_runs(view: View, count: int) -> list[Run]:

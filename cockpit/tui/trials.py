@@ -1,6 +1,11 @@
-"""What was tried and what it gave: the ledger, newest first, the baseline last. Pure drawing, called by the frame."""
+"""What was tried and what it gave: the ledger, newest first, the baseline last. Pure drawing, called by the frame.
+
+Figures keep their columns; what gives way is the words. Where there is room, the interval and a bar of the gain.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from cockpit.analysis.compare import NOT_COMPARABLE
 from cockpit.analysis.policy import POLICY
@@ -8,57 +13,91 @@ from cockpit.session.state import Entry
 
 from .clean import clean
 from .format import delta, interval, rate
-from .glyphs import spelled
 from .head import mark_of
 from .rows import Row, Run, cells, cut, fit, row, spread
 from .view import View
 from .words import knobs_of
 
-NUMBER, RATE, GAIN, INTERVAL = 4, 9, 11, 16
+NUMBER, RATE, GAIN, INTERVAL = 4, 9, 11, 17
+NARROW, WIDE, WIDEST = 36, 62, 80
+TROUBLE = ("refused", "rolled_back")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Widths of a line's columns at some width of the panel; 0: there is no room for it."""
+
+    number: int
+    rate: int
+    gain: int
+    interval: int
+    bar: int
+
+
+def columns_for(width: int) -> Columns:
+    """The columns that fit into ``width``."""
+    if width < NARROW:
+        return Columns(0, 0, GAIN - 2, 0, 0)
+    return Columns(NUMBER, RATE, GAIN, INTERVAL if width >= WIDE else 0, min(24, width - 60) if width >= WIDEST else 0)
 
 
 def trials_rows(view: View, width: int, height: int) -> list[Row]:
     """A header and at most ``height - 1`` lines; the baseline always keeps its place at the end."""
-    state, wide = view.known, width >= 62
-    head_right: list[Run] = [("samples/s".rjust(RATE), "dim"), ("  vs before".ljust(GAIN), "dim")]
-    head_right += [(" 95% interval".ljust(INTERVAL), "dim")] if wide else []
-    rows = [spread([("TRIALS", "bold text")], head_right, width)]
-    room = height - 2
-    entries = list(enumerate(state.ledger, start=1))[::-1][: max(0, room)]
-    rows += [_line(view, number, entry, width, wide) for number, entry in entries]
+    if width <= 0 or height <= 0:
+        return []
+    state, has = view.known, columns_for(width)
+    head: list[Run] = [
+        ("samples/s".rjust(has.rate) if has.rate else "", "dim"),
+        ("  vs before".ljust(has.gain)[: has.gain], "dim"),
+        (" 95% interval".ljust(has.interval)[: has.interval] + " " * has.bar, "dim"),
+    ]
+    rows = [spread([("TRIALS", "bold text")], head, width)]
+    entries = list(enumerate(state.ledger, start=1))[::-1][: max(0, height - 2)]
+    most = max([abs(entry.delta_pct) for _, entry in entries if entry.delta_pct is not None] or [0.0])
+    rows += [_line(view, number, entry, width, has, most) for number, entry in entries]
     if height >= 2:
-        base = state.baseline
-        words = "baseline" + (" (chosen)" if base and base.by_person else "")
-        tail: list[Run] = [(rate(base.samples_per_s if base else None, RATE), "text"), (" " * GAIN, "text")]
-        tail += [(" " * INTERVAL, "text")] if wide else []
-        rows.append(spread([("0".rjust(NUMBER - 1) + " ", "faint"), (words, "dim")], tail, width))
-    return rows[:height]
+        rows.append(_baseline(view, width, has))
+    return rows
 
 
-def _line(view: View, number: int, entry: Entry, width: int, wide: bool) -> Row:
-    words = knobs_of(entry, view.glyphs)
-    first: Run = (f"{number:>{NUMBER - 1}} ", "faint")
-    if entry.state in ("refused", "rolled_back"):
+def _baseline(view: View, width: int, has: Columns) -> Row:
+    base = view.known.baseline
+    words = "baseline" + (", chosen" if base and base.by_person else "")
+    figure = rate(base.samples_per_s if base else None, has.rate or has.gain)
+    rest = " " * (has.interval + has.bar + (has.gain if has.rate else 0))
+    return spread([_number(0, has), (words, "dim")], [(figure, "text"), (rest, "text")], width)
+
+
+def _number(number: int, has: Columns) -> Run:
+    return (f"{number:>{has.number - 1}} " if has.number else "", "faint")
+
+
+def _line(view: View, number: int, entry: Entry, width: int, has: Columns, most: float) -> Row:
+    words, first = knobs_of(entry, view.glyphs), _number(number, has)
+    if entry.state in TROUBLE:
         reason = entry.state.replace("_", " ") + (f": {clean(entry.reason)}" if entry.reason else "")
-        room = max(0, width - NUMBER - cells(words) - 1)
-        told = spelled(cut(reason, room), view.glyphs)
-        return fit([first, (words, "dim"), (" ", "dim"), (told, "alarm")], width)
-    tail = [(rate(entry.after_samples_per_s, RATE), "text"), *_outcome(entry, view)]
-    if wide:
-        shown = interval(entry.interval_pct) if entry.verdict != NOT_COMPARABLE else ""
-        tail.append((f" {shown}".ljust(INTERVAL), "dim"))
-    left = width - NUMBER - sum(cells(text) for text, _ in tail)
+        room = max(0, width - has.number - 1 - min(cells(words), width // 2))
+        return fit([first, (cut(words, width // 2), "dim"), (" ", "dim"), (cut(reason, room), "alarm")], width)
+    tail: list[Run] = [(rate(entry.after_samples_per_s, has.rate), "text")] if has.rate else []
+    tail += _outcome(view, entry, has.gain)
+    shown = interval(entry.interval_pct) if entry.verdict != NOT_COMPARABLE else ""
+    tail.append((f" {shown}".ljust(has.interval)[: has.interval], "dim"))
+    if has.bar:
+        size = round((has.bar - 1) * abs(entry.delta_pct) / most) if entry.delta_pct is not None and most > 0 else 0
+        tail.append((" " + (view.glyphs.bar * size).ljust(has.bar - 1), mark_of(entry, view)[1]))
+    left = max(0, width - has.number - sum(cells(text) for text, _ in tail))
     style = "dim" if entry.state == "reverted" else "text"
-    return fit(row(first, (cut(words, max(0, left)).ljust(max(0, left)), style), *tail), width)
+    return fit(row(first, (cut(words, left).ljust(left), style), *tail), width)
 
 
-def _outcome(entry: Entry, view: View) -> list[Run]:
+def _outcome(view: View, entry: Entry, width: int) -> list[Run]:
     """The gain in its fixed place, or the word that stands for it."""
+    lead = "  " if width >= GAIN else " "
     if entry.state in ("queued", "applying"):
-        return [(f"  {entry.state}".ljust(GAIN), "worse")]
+        return [(f"{lead}{entry.state}".ljust(width), "worse")]
     if entry.verdict == "settling":
-        return [(f"  {entry.settled_steps}/{entry.settle_steps}".ljust(GAIN), "dim")]
+        return [(f"{lead}{entry.settled_steps}/{entry.settle_steps}".ljust(width)[:width], "dim")]
     if entry.verdict == NOT_COMPARABLE or entry.delta_pct is None:
-        return [(f"  – ({entry.before_windows}/{POLICY.windows_before})".ljust(GAIN), "dim")]
+        return [(f"{lead}– ({entry.before_windows}/{POLICY.windows_before})".ljust(width), "dim")]
     mark, style = mark_of(entry, view)
-    return [(f"  {mark}{delta(entry.delta_pct, GAIN - 3)}", f"bold {style}")]
+    return [(f"{lead}{mark}{delta(entry.delta_pct, width - len(lead) - 1)}", f"bold {style}")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cockpit.model.knobs import Value
 from cockpit.session.knobs import KnobRow, knob_rows
@@ -21,7 +22,8 @@ SPANS_S = (1.0, 5.0, 30.0)
 @dataclass(frozen=True)
 class View:
     """``link_lost_s``: since when the engine does not answer (None: it does). ``wanted``: values chosen with a key
-    whose answer is still under way. ``column_s``: seconds a chart column. ``lines``: newest output, oldest first."""
+    whose answer is still under way. ``column_s``: seconds a chart column. ``lines``: newest output, oldest first.
+    ``notice``: a sentence that was just said."""
 
     state: State | None
     now_s: float
@@ -33,13 +35,14 @@ class View:
     readonly: bool = False
     column_s: float = SPANS_S[0]
     lines: tuple[str, ...] = ()
+    notice: str = ""
 
     @property
     def known(self) -> State:
         """The state, or an empty one before the first."""
         return self.state or State()
 
-    @property
+    @cached_property
     def knobs(self) -> tuple[KnobRow, ...]:
         """One row a knob."""
         return knob_rows(self.known)

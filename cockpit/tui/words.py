@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
 from cockpit.session.state import Entry
 
-from .glyphs import Glyphs, spelled
+from .glyphs import Glyphs
 
 
 def label_of(name: str) -> str:
@@ -29,4 +29,4 @@ def knobs_of(entry: Entry, glyphs: Glyphs) -> str:
         else:
             parts.append(f"{label_of(name)} {value_words(value if new is None else new)}")
     back = "undo: " if entry.origin == "undo" else "redo: " if entry.origin == "redo" else ""
-    return spelled(back + ", ".join(parts), glyphs)
+    return back + ", ".join(parts)

@@ -52,9 +52,9 @@ class Played(FakeLink):
 
 
 def main() -> None:
-    before_s = float(sys.argv[1]) if len(sys.argv) > 1 else 110.0
+    before_s = float(sys.argv[1]) if len(sys.argv) > 1 else 131.0
     speed = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
-    script = Script({38.0: {"num_workers": 2}, 74.0: {"num_workers": 4}} if before_s > 80 else {})
+    script = Script({46.0: {"num_workers": 2}, 88.0: {"num_workers": 4}} if before_s > 80 else {})
     link: list[Played] = []
 
     async def connect() -> Played:

@@ -30,7 +30,7 @@ from cockpit.session.state import State
 
 BEGAN_S = 1_800_000_000.0
 BATCH = 16
-STEPS_PER_EPOCH = 240
+STEPS_PER_EPOCH = 782
 PIN = "no accelerator is seen: pinned memory would only cost time"
 
 
@@ -115,8 +115,6 @@ class Script:
         jitter = 1.0 + noise(int(at_s * 2), 0.04)
         steps = max(1, round(500.0 / (speed.step * jitter)))
         wall = 0.5
-        scale = wall / (steps * speed.step) * steps / 1000.0 * speed.step / speed.step
-        del scale
         self.step += steps
         in_epoch = self.step - self.epoch * STEPS_PER_EPOCH
         if in_epoch >= STEPS_PER_EPOCH:
@@ -184,9 +182,9 @@ class Script:
                 yield OutputSeen(at_s, line, self.step * 40)
 
 
-def steady(until_s: float = 110.0) -> tuple[State, float]:
+def steady(until_s: float = 128.0) -> tuple[State, float]:
     """The README's picture: 0 → 2 → 4 workers, one change queued; and the time it is looked at."""
-    run = Script({38.0: {"num_workers": 2}, 74.0: {"num_workers": 4}})
+    run = Script({46.0: {"num_workers": 2}, 88.0: {"num_workers": 4}})
     events = list(run.events(until_s))
     events.append(ChangeAsked(events[-1].at_s, "q1", {"persistent_workers": True}))
     return fold_all(events), events[-1].at_s + 0.2

@@ -1,0 +1,124 @@
+"""The run's charts: throughput where there is room, and the mirrored one, model up and CPU down, with its changes.
+
+Called by the frame. Turns the state's history into the numbers that ``chart`` draws; a stretch in which nothing was
+measured stays a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.session.state import Point
+
+from .chart import Mark, area, axis_row, labelled, round_up, shades, with_marks
+from .format import clock, rate, share
+from .head import mark_of
+from .machine import why_no_probe
+from .now import PROBE_EXPECTED_S
+from .palette import DARK
+from .plan import LABEL, Plan
+from .rows import Row, row
+from .series import Axis, Column, columns, landed
+from .view import View
+from .words import knobs_of
+
+NEWEST = 4
+"""The figure beside a chart is the mean of so many newest points: two seconds."""
+
+
+def charts(view: View, plan: Plan, width: int) -> list[Row]:
+    """All chart rows of the plan."""
+    if not plan.up:
+        return []
+    glyphs, room = view.glyphs, max(1, width - LABEL - 1)
+    column_s = view.column_s * (2 // glyphs.columns)
+    axis = Axis(_ends_at(view), room * glyphs.columns, column_s, glyphs.columns)
+    laid = columns(view.known.rings, axis)
+    marks = marks_of(view, axis)
+    above = _rate_rows(view, plan.rate, laid, marks) if plan.rate else []
+    return [*above, *_mirrored(view, plan, laid, marks, clock(column_s * axis.count))]
+
+
+def _ends_at(view: View) -> float:
+    """The right edge of the axis: now, or the end of what is known where nothing comes any more."""
+    state = view.known
+    if state.ended_s is not None:
+        return state.ended_s
+    newest = state.rings[0].points[-1].at_s if state.rings and state.rings[0].points else view.now_s
+    # a clock that jumps must not push the picture off the axis
+    return view.now_s if 0.0 <= view.now_s - newest < 86400.0 else newest
+
+
+def marks_of(view: View, axis: Axis) -> list[Mark]:
+    """Changes that landed within the axis, each at its cell, in the style of its outcome."""
+    found: dict[int, Mark] = {}
+    for column, entry in landed(view.known.ledger, axis):
+        style = "alarm" if entry.state == "rolled_back" else mark_of(entry, view)[1]
+        words = knobs_of(entry, view.glyphs)
+        at = column // view.glyphs.columns
+        # two that landed in one cell share a mark, and it says so
+        found[at] = Mark(at, f"{words} +1" if at in found else words, f"bold {'text' if style == 'dim' else style}")
+    return [found[at] for at in sorted(found)]
+
+
+def _rate_rows(view: View, height: int, laid: list[Column], marks: list[Mark]) -> list[Row]:
+    top = round_up(max([column.samples_per_s or 0.0 for column in laid] or [0.0]))
+    values = [None if column.samples_per_s is None or top <= 0 else column.samples_per_s / top for column in laid]
+    labels = {0: ("", rate(top) if top > 0 else ""), 1: ("samples/s", ""), height - 1: ("", "0")}
+    return _area_rows(view, area(values, height, view.glyphs), "rate", labels, marks, down=False)
+
+
+def _mirrored(view: View, plan: Plan, laid: list[Column], marks: list[Mark], span: str) -> list[Row]:
+    glyphs, usable = view.glyphs, view.known.machine.cpus_usable if view.known.machine else 0.0
+    model = [column.model for column in laid]
+    cpu = [None if column.cpu is None or usable <= 0 else min(1.0, column.cpu / usable) for column in laid]
+    newest = view.known.rings[0].points[-NEWEST:] if view.known.rings else ()
+    busy = _newest([point.cpu for point in newest])
+    up = area(model, plan.up, glyphs)
+    down = area(cpu, plan.down, glyphs, down=True)
+    model_now = share(_newest([point.model for point in newest]) if _live(view, newest) else None)
+    cpu_now = share(busy / usable if busy is not None and usable > 0 and _live(view, newest) else None)
+    upper = _area_rows(view, up, "model", {0: ("MODEL", model_now)}, marks, down=False)
+    lower = _area_rows(view, down, "cpu", {plan.down - 1: ("CPU", cpu_now)}, marks, down=True)
+    told = why_no_probe(view.known, view.now_s, PROBE_EXPECTED_S)
+    if told:
+        upper, lower = _told(upper, told), _told(lower, told[len(upper) :])
+    per = glyphs.columns
+    seen = [
+        any(column.model is not None or column.cpu is not None for column in laid[at : at + per])
+        for at in range(0, len(laid), per)
+    ]
+    ago = f"{span} ago " if len(span) <= 5 else f"{span} "
+    middle = row((ago.rjust(LABEL), "faint"), (glyphs.cross, "line"), *axis_row(seen, marks, glyphs))
+    return [*upper, middle, *lower]
+
+
+def _live(view: View, newest: Sequence[Point]) -> bool:
+    """Whether the newest points are news: after the end, or a long silence, there is no figure of now."""
+    return bool(newest) and view.known.ended_s is None and view.now_s - newest[-1].at_s < 10.0
+
+
+def _newest(values: list[float | None]) -> float | None:
+    if not values or values[-1] is None:
+        return None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)
+
+
+def _told(found: list[Row], words: list[str]) -> list[Row]:
+    """Words in the place of a chart that has nothing to show."""
+    return [row(*each[:3], (f" {words[at]}" if at < len(words) else "", "text")) for at, each in enumerate(found)]
+
+
+def _area_rows(
+    view: View, lines: list[str], style: str, labels: dict[int, tuple[str, str]], marks: list[Mark], down: bool
+) -> list[Row]:
+    styles = shades(style, len(lines), DARK, down)
+    return [
+        row(
+            *labelled(labels.get(at, ("", ""))[0], f"bold {style}", labels.get(at, ("", ""))[1], LABEL, ""),
+            (view.glyphs.axis, "line"),
+            *with_marks(line, styles[at], marks, view.glyphs),
+        )
+        for at, line in enumerate(lines)
+    ]

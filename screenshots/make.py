@@ -1,0 +1,139 @@
+"""Makes the README's pictures from scripted runs: ``python screenshots/make.py [NAME…]``. The same every time.
+
+Runs the real app without a terminal on a frozen clock, takes the lines it drew, writes an SVG, and lets a headless
+Chromium turn it into a PNG (others get braille and spaces wrong). Needs ``chromium`` on the PATH or in $CHROMIUM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+for folder in (HERE, HERE.parent, HERE.parent / "tests"):
+    sys.path.insert(0, str(folder))
+
+from rich.color import Color, ColorTriplet  # noqa: E402
+from rich.segment import Segment  # noqa: E402
+from svg import Piece, picture  # noqa: E402
+from tui import scenes  # noqa: E402
+from tui.fake_link import FakeLink  # noqa: E402
+
+from cockpit.session.state import State  # noqa: E402
+from cockpit.tui.cockpit import Cockpit  # noqa: E402
+from cockpit.tui.palette import THEMES  # noqa: E402
+from cockpit.tui.terminal import Terminal  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture: its scripted state, its size, the keys pressed first."""
+
+    scene: Callable[[], tuple[State, float]]
+    size: tuple[int, int] = (80, 24)
+    keys: tuple[str, ...] = ()
+    terminal: Terminal = field(default_factory=Terminal)
+
+
+SHOTS = {
+    "cockpit-80x24": Shot(scenes.steady),
+    "cockpit-120x40": Shot(scenes.steady, (120, 40)),
+}
+MORE = {
+    "early": Shot(scenes.early),
+    "wide": Shot(scenes.steady, (200, 60)),
+    "light": Shot(scenes.steady, keys=("t",)),
+    "mono": Shot(scenes.steady, terminal=Terminal(mono=True)),
+    "block": Shot(scenes.steady, terminal=Terminal(glyphs="block")),
+    "ascii": Shot(scenes.steady, terminal=Terminal(glyphs="ascii")),
+    "help": Shot(scenes.steady, keys=("question_mark",)),
+    "leave": Shot(scenes.steady, keys=("q",)),
+    "save": Shot(scenes.steady, keys=("s",)),
+    "toast": Shot(scenes.steady, keys=("3", "right")),
+}
+"""Not kept, for looking at: named on the command line."""
+
+
+async def drawn(shot: Shot) -> list[list[Segment]]:
+    """The lines of the screen after its keys."""
+    state, now_s = shot.scene()
+    link = FakeLink(state)
+    app = Cockpit(link.connect, Path("/nonexistent"), shot.terminal, clock=lambda: now_s)
+    async with app.run_test(size=shot.size) as pilot:
+        await pilot.pause(0.3)
+        await pilot.press(*shot.keys)
+        await pilot.pause(0.3)
+        width, height = shot.size
+        base = app.screen_stack[0]
+        lines = [list(strip) for strip in base._compositor.render_strips()]
+        if len(app.screen_stack) > 1:
+            lines = [list(strip) for strip in app.screen._compositor.render_strips()]
+        assert len(lines) == height and width
+        return lines
+
+
+def pieces_of(line: list[Segment], ground: str) -> list[Piece]:
+    """The segments of a line with their colours resolved."""
+    found = []
+    for text, style, _ in line:
+        if style is None:
+            found.append(Piece(text, "#d7dde5", ground))
+            continue
+        color, back = _hex(style.color, "#d7dde5"), _hex(style.bgcolor, ground)
+        if style.reverse:
+            color, back = back, color
+        if style.dim:
+            color = _mix(color, back)
+        found.append(Piece(text, color, back, bool(style.bold)))
+    return found
+
+
+def _hex(color: Color | None, otherwise: str) -> str:
+    return color.triplet.hex if color is not None and color.triplet is not None else otherwise
+
+
+def _mix(color: str, ground: str) -> str:
+    both = [[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in (color, ground)]
+    return ColorTriplet(*(int(0.55 * a + 0.45 * b) for a, b in zip(*both, strict=True))).hex
+
+
+def save(name: str, shot: Shot, folder: Path) -> Path:
+    """Draw ``shot`` and leave ``name``.png in ``folder``."""
+    lines = asyncio.run(drawn(shot))
+    ground = THEMES["light" if "t" in shot.keys else "dark"]["ground"]
+    svg = picture([pieces_of(line, ground) for line in lines], ground, "cockpit run train.py")
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        sys.exit("screenshots/make.py needs chromium: install it, or name it in $CHROMIUM")
+    width, height = (float(svg.split(f'{side}="')[1].split('"')[0]) for side in ("width", "height"))
+    with tempfile.TemporaryDirectory() as scratch:
+        page = Path(scratch) / "page.html"
+        page.write_text(f'<body style="margin:0;background:transparent">{svg}</body>', encoding="utf-8")
+        target = folder / f"{name}.png"
+        subprocess.run(
+            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--screenshot={target}",
+             "--default-background-color=00000000", "--force-device-scale-factor=1.5",
+             f"--window-size={int(width + 0.5)},{int(height + 0.5)}", page.as_uri()],
+            check=True, timeout=120, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    return target
+
+
+def main() -> None:
+    """The named pictures, or all that are kept."""
+    names = sys.argv[1:] or list(SHOTS)
+    for name in names:
+        kept = name in SHOTS
+        folder = HERE if kept else Path(os.environ.get("SHOTS", tempfile.gettempdir()))
+        print(save(name, SHOTS[name] if kept else MORE[name], folder))
+
+
+if __name__ == "__main__":
+    main()
