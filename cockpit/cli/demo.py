@@ -23,9 +23,7 @@ def call(verb: Verb, words: Words) -> int:
     if words.rest and not words.command:
         raise UsageError(f"demo takes options only, not {words.rest[0]!r}; words for its script go after --")
     if importlib.util.find_spec("PIL") is None:
-        raise StartError(
-            "the demo decodes real pictures and needs Pillow: pip install 'training-cockpit[demo]'"
-        )
+        raise StartError("the demo decodes real pictures and needs Pillow: pip install 'training-cockpit[demo]'")
     # this very interpreter: the one that was just seen to have Pillow, not that of another active environment
     return start(words, (sys.executable, str(script()), *words.rest), command=True)
 

@@ -26,9 +26,7 @@ OPTIONS: tuple[Option, ...] = (
         ("KNOB=VALUE",),
         many=True,
     ),
-    Option(
-        "--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True
-    ),
+    Option("--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True),
     Option("--name", "what the run is called", ("NAME",)),
     Option("--grace", "seconds the training has to end after a soft stop (default 30)", ("SECONDS",)),
     Option("--detach", "start it and return; its name is printed"),

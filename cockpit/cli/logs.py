@@ -40,9 +40,7 @@ def call(verb: Verb, words: Words) -> int:
     return 0
 
 
-def pieces(
-    path: Path, ended: Callable[[], bool], pause: Callable[[float], None] = time.sleep
-) -> Iterator[bytes]:
+def pieces(path: Path, ended: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> Iterator[bytes]:
     """The file's bytes as they come, until ``ended()`` and all is read; begins anew where the file was truncated."""
     with path.open("rb", buffering=0) as file:
         at = first_kept(file.fileno())

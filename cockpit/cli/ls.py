@@ -34,8 +34,7 @@ def call(verb: Verb, words: Words) -> int:
         age = duration(found["age_s"]) if found["age_s"] is not None else None
         cells = (found["run"], found["state"], found["epoch"], rate_words(found["samples_per_s"]), age)
         line = "  ".join(
-            ("–" if cell is None else str(cell)).ljust(width)
-            for cell, (_, width) in zip(cells, COLUMNS, strict=True)
+            ("–" if cell is None else str(cell)).ljust(width) for cell, (_, width) in zip(cells, COLUMNS, strict=True)
         )
         print(f"{line}  {found['script']}")
     return 0

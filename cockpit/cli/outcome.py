@@ -43,20 +43,14 @@ def three_lines(state: State) -> list[str]:
     lines = [f"baseline  {rate_words(base['samples_per_s'] if base else None)} samples/s"]
     if best:
         factor = f" (×{summary['factor']:.2f})" if summary["factor"] else ""
-        lines.append(
-            f"best      {rate_words(best.after_samples_per_s)} samples/s{factor} with {words_of(best)}"
-        )
+        lines.append(f"best      {rate_words(best.after_samples_per_s)} samples/s{factor} with {words_of(best)}")
     else:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
-        lines.append(
-            "best      " + ("nothing measured better than that" if tried else "nothing else was measured")
-        )
+        lines.append("best      " + ("nothing measured better than that" if tried else "nothing else was measured"))
     if state.phase not in ("ended", "lost"):
         lines.append(f"running   cockpit attach {state.run}")
     elif state.saved_path:
-        lines.append(
-            f"saved     {state.saved_path}: cockpit run --config {state.saved_path} {state.script}".rstrip()
-        )
+        lines.append(f"saved     {state.saved_path}: cockpit run --config {state.saved_path} {state.script}".rstrip())
     else:
         lines.append(f"report    cockpit report {state.run}")
     return lines

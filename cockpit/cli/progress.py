@@ -39,12 +39,7 @@ class Progress:
             self._phase = state.phase
             if state.phase in ("stopping", "lost"):
                 lines.append(state.phase)
-        if (
-            not self._warned
-            and state.probe == "waiting"
-            and state.phase == "running"
-            and now_s - began > NO_PROBE_S
-        ):
+        if not self._warned and state.probe == "waiting" and state.phase == "running" and now_s - began > NO_PROBE_S:
             self._warned = True
             lines.append(NO_PROBE)
         if now_s >= self._due_s and state.phase == "running":
@@ -77,9 +72,7 @@ def where(state: State, now_s: float) -> str:
     parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]
     parts.append(f"{rate_words(live_rate(state))} samples/s")
     if phases is not None and phases.wait_ms is not None and phases.step_ms > 0:
-        parts.append(
-            f"waits for data {100 * (phases.wait_ms + phases.start_ms) / phases.step_ms:.0f} % of a step"
-        )
+        parts.append(f"waits for data {100 * (phases.wait_ms + phases.start_ms) / phases.step_ms:.0f} % of a step")
     activity = activity_of(state, now_s)
     badge = BADGES.get(activity.word)
     parts.append((badge.word if badge else activity.word).lower())

@@ -73,9 +73,7 @@ def step_words(state: State) -> str:
 
 def knob_line(row: KnobRow) -> str:
     """``num_workers  4 (script 0) kept``, with the queued value and the reason where there is one."""
-    parts = [
-        f"{row.name:<19} {'mixed' if row.mixed else show_value(row.in_force)} (script {show_value(row.script)})"
-    ]
+    parts = [f"{row.name:<19} {'mixed' if row.mixed else show_value(row.in_force)} (script {show_value(row.script)})"]
     if row.next is not None:
         parts.append(f"next {show_value(row.next)}")
     if row.state != "untouched":

@@ -50,6 +50,4 @@ def verb_named(name: str) -> Verb:
     if name.endswith(".py"):
         raise UsageError(f"unknown verb {name!r}: to start a training, say: cockpit run {name}")
     near = difflib.get_close_matches(name, list(BY_NAME), n=1)
-    raise UsageError(
-        f"unknown verb {name!r}: " + (f"did you mean {near[0]!r}?" if near else "see cockpit help")
-    )
+    raise UsageError(f"unknown verb {name!r}: " + (f"did you mean {near[0]!r}?" if near else "see cockpit help"))

@@ -51,9 +51,7 @@ def summary_of(state: State) -> dict[str, Any]:
 def best_entry(state: State) -> Entry | None:
     """The kept or reverted change with the highest measured rate, if that beats the baseline; None: none does."""
     base = state.baseline.samples_per_s if state.baseline else None
-    tried = [
-        entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s
-    ]
+    tried = [entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s]
     best = max(tried, key=lambda entry: entry.after_samples_per_s or 0.0, default=None)
     if best is None or (base is not None and (best.after_samples_per_s or 0.0) <= base):
         return None
@@ -84,9 +82,11 @@ def headline(state: State, now_s: float) -> str:
 
 
 def steps_words(state: State) -> str:
-    """How far it has come: ``epoch 3, step 1 234``."""
+    """How far it has come: ``epoch 3, step 1234``, or after the end ``1234 steps``."""
     if state.step is None:
         return "no step seen"
+    if state.phase in ("ended", "lost"):
+        return f"{state.step} steps"
     return f"epoch {show_value(state.epoch)}, step {state.step}"
 
 
@@ -100,9 +100,7 @@ def trial_line(entry: Entry) -> str:
     if entry.state in ("rolled_back", "refused", "queued", "applying", "reverted"):
         parts.append(entry.state.replace("_", " "))
     if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
-        parts.append(
-            f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s"
-        )
+        parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
     if entry.landed_s is not None and entry.state != "rolled_back":
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
@@ -133,9 +131,7 @@ def gain_lines(state: State) -> list[str]:
         lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
     elif base:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
-        lines.append(
-            "best: nothing measured better than the baseline" if tried else "best: nothing else was measured"
-        )
+        lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
     lines.append(setup_words(summary["setup"]))
     if state.saved_path:
         lines.append(f"saved to {state.saved_path}")
@@ -164,9 +160,7 @@ def held_back(state: State) -> list[str]:
     ]
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
-    return lines or [
-        "no step was measured" if last is None and first is None else "nothing that was measured"
-    ]
+    return lines or ["no step was measured" if last is None and first is None else "nothing that was measured"]
 
 
 def wait_words(phases: Phases) -> str | None:

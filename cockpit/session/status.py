@@ -101,9 +101,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
 
 def live_rate(state: State) -> float | None:
     """Samples per second over the last few seconds in which steps ended; None before the first."""
-    ended = [
-        sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None
-    ]
+    ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
     if not ended:
         points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]
         return points[-1] if points else None
@@ -138,9 +136,7 @@ def ledger_line(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "at_step": entry.at_step,
-        "change": {
-            name: list((entry.change or {}).get(name, (None, value))) for name, value in entry.asked.items()
-        },
+        "change": {name: list((entry.change or {}).get(name, (None, value))) for name, value in entry.asked.items()},
         "origin": entry.origin,
         "state": entry.state,
         "outcome": OUTCOMES.get(entry.state),

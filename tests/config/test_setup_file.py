@@ -38,7 +38,11 @@ def test_the_file_looks_as_it_is_documented() -> None:
     data = tomllib.loads(text_of(FULL))
     assert data["schema"] == 1
     assert data["setup"] == {"num_workers": 6, "pin_memory": True, "train.py:52:prefetch_factor": 4}
-    assert data["measured"] == {"baseline_samples_per_s": 147.0, "samples_per_s": 812.4, "interval": [790.1, 835.0]}
+    assert data["measured"] == {
+        "baseline_samples_per_s": 147.0,
+        "samples_per_s": 812.4,
+        "interval": [790.1, 835.0],
+    }
     assert data["machine"] == {"cpus": 8, "gpu": "NVIDIA H100 80GB HBM3", "torch": "2.14.1"}
 
 
@@ -100,7 +104,8 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
 
 def test_an_unknown_key_warns_and_names_the_nearest_and_the_rest_is_applied(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "c.toml", 'schema = 1\n[setup]\nnum_worker = 4\npin_memory = "on"\n[environment]\nA = "1"\n'
+        tmp_path / "c.toml",
+        'schema = 1\n[setup]\nnum_worker = 4\npin_memory = "on"\n[environment]\nA = "1"\n',
     )
     found = read_setup(path)
     assert found.wishes == Wishes({"pin_memory": True})
@@ -161,7 +166,12 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("knobs", "there", "here", "words"),
     [
-        ({"num_workers": 6}, Machine(8.0), Machine(2.0), ["num_workers 6 is applied, but this job has only 2 CPUs"]),
+        (
+            {"num_workers": 6},
+            Machine(8.0),
+            Machine(2.0),
+            ["num_workers 6 is applied, but this job has only 2 CPUs"],
+        ),
         ({"num_workers": 2}, Machine(8.0), Machine(2.0), ["measured with 8 CPUs, this job has 2"]),
         (
             {"pin_memory": True},
@@ -169,7 +179,12 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
             Machine(gpu=""),
             ["no GPU is seen here; pin_memory on will be refused"],
         ),
-        ({}, Machine(torch="2.14.1"), Machine(torch="2.15.0"), ["measured with torch 2.14.1, this is 2.15.0"]),
+        (
+            {},
+            Machine(torch="2.14.1"),
+            Machine(torch="2.15.0"),
+            ["measured with torch 2.14.1, this is 2.15.0"],
+        ),
         ({"num_workers": 6}, Machine(8.0, "H100", "2.14.1"), Machine(), []),
         ({"num_workers": 6}, Machine(8.0, "H100", "2.14.1"), Machine(8.0, "H100", "2.14.1"), []),
         ({"num_workers": 2}, Machine(), Machine(2.0, "", "2.14.1"), []),

@@ -95,7 +95,8 @@ def test_a_value_of_another_type_is_refused(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("num_worker", "num_workers"), ("prefetch", "prefetch_factor"), ("pin", "pin_memory")]
+    ("typed", "meant"),
+    [("num_worker", "num_workers"), ("prefetch", "prefetch_factor"), ("pin", "pin_memory")],
 )
 def test_the_nearest_knob_is_named(typed: str, meant: str) -> None:
     assert nearest(typed) == meant

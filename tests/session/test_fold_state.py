@@ -129,7 +129,11 @@ def random_story(seed: int) -> list[Event]:
         elif word == "sample":
             events.append(sample(story.at_s, step=story.step, steps=1, samples=8, wall_s=0.5, wait_s=0.1))
         else:
-            more: dict[str, Any] = {"before": {"num_workers": 0}, "in_force": {"num_workers": 2}, "capacity": 4}
+            more: dict[str, Any] = {
+                "before": {"num_workers": 0},
+                "in_force": {"num_workers": 2},
+                "capacity": 4,
+            }
             events.append(story.moved(change, word, **more))
     if chance.random() < 0.3:
         events.append(TrainingEnded(story.at_s, chance.choice((0, 1, None))))
@@ -174,7 +178,11 @@ def test_knob_rows_tell_script_asked_and_in_force() -> None:
         [*beginning(), LoadersSeen(1001.0, (seen, loader("train.py:52", "other", (knob("num_workers", 7),))))]
     )
     rows = {row.name: row for row in knob_rows(state)}
-    assert (rows["num_workers"].script, rows["num_workers"].in_force, rows["num_workers"].state) == (0, 0, "untouched")
+    assert (rows["num_workers"].script, rows["num_workers"].in_force, rows["num_workers"].state) == (
+        0,
+        0,
+        "untouched",
+    )
     assert rows["pin_memory"].reason == "no accelerator" and not rows["pin_memory"].can
     assert not rows["in_order"].can and rows["in_order"].in_force is None
     story = Story()

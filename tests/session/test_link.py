@@ -105,7 +105,14 @@ async def body_commands_are_answered_in_any_order_while_states_arrive(path: Path
             held.append(message)
         if len(held) == 2:
             for asked in reversed(held):
-                say({"m": "done", "n": asked["n"], "ok": True, "result": {"verb": asked["verb"], **asked["args"]}})
+                say(
+                    {
+                        "m": "done",
+                        "n": asked["n"],
+                        "ok": True,
+                        "result": {"verb": asked["verb"], **asked["args"]},
+                    }
+                )
 
     async with engine(path, answer):
         link = await Link.connect(path)

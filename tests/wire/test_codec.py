@@ -37,7 +37,9 @@ def plainly(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", EVENTS, ids=[kind.__name__ for kind in EVENTS])
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=some.data())
 def test_every_event_comes_back_as_it_was(kind: type, data: some.DataObject) -> None:
@@ -59,7 +61,10 @@ def test_the_state_of_a_real_story_comes_back_as_it_was() -> None:
         *story.blocks([50.0] + [100.0] * 9),
         *story.landed("c1", {"num_workers": 0}, {"num_workers": 2}),
     ]
-    events += [*story.blocks([200.0] * 4), Sampled(story.at_s, 0.5, step=7, queue=(1, 4), cores_busy=(0.5, 1.0))]
+    events += [
+        *story.blocks([200.0] * 4),
+        Sampled(story.at_s, 0.5, step=7, queue=(1, 4), cores_busy=(0.5, 1.0)),
+    ]
     state = fold_all(events)
     again = from_plain(State, through_json(to_plain(state)))
     assert again == state and type(again.ledger[0].change["num_workers"]) is tuple  # type: ignore[index]

@@ -44,7 +44,9 @@ def test_garbage_never_raises_and_the_next_message_is_heard(pieces: list[bytes])
 
 
 @pytest.mark.parametrize(
-    "line", [b"{", b"[1]", b"7", b'"m"', b"\xff\xfe{}", b"{}{}", b"[" * 100_000], ids=lambda line: repr(line[:8])
+    "line",
+    [b"{", b"[1]", b"7", b'"m"', b"\xff\xfe{}", b"{}{}", b"[" * 100_000],
+    ids=lambda line: repr(line[:8]),
 )
 def test_a_line_that_is_no_object_is_counted(line: bytes) -> None:
     lines = Lines()
