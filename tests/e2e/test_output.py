@@ -34,7 +34,7 @@ def test_talk_on_stderr_is_clean(state_dir: Path) -> None:
 
 
 def test_asked_while_it_floods(state_dir: Path) -> None:
-    """The engine answers at once while megabytes come in, and shows the newest line without what would hurt a screen."""
+    """The engine answers while megabytes come in, and cleans the newest line of what would hurt a screen."""
     kinds = ("megabytes", "bars", "controls") * 12
     with detached(command_of(FLOOD, kinds), state_dir):
         for _ in range(5):

@@ -59,7 +59,16 @@ def test_files_that_make_no_sense(state_dir: Path, content: bytes, named: tuple[
 
 
 def test_a_file_that_is_not_there(state_dir: Path) -> None:
-    refused(state_dir, 125, ("nothing.toml",), "run", "--headless", "--config", str(state_dir / "nothing.toml"), PLAIN)
+    refused(
+        state_dir,
+        125,
+        ("nothing.toml",),
+        "run",
+        "--headless",
+        "--config",
+        str(state_dir / "nothing.toml"),
+        PLAIN,
+    )
     refused(state_dir, 125, (str(state_dir),), "run", "--headless", "--config", str(state_dir), PLAIN)
 
 

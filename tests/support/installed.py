@@ -28,7 +28,17 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     """A fresh environment with nothing but this wheel of its own; the folder of its programs."""
     venv.create(folder, with_pip=False, symlinks=True)
     programs = folder / "bin"
-    words = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-q", "--no-deps", str(wheel)]
+    words = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(programs / "python"),
+        "install",
+        "-q",
+        "--no-deps",
+        str(wheel),
+    ]
     done = subprocess.run(words, env=clean_env(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (site,) = folder.glob("lib/python*/site-packages")

@@ -26,7 +26,9 @@ class Terminal:
         self._ended = folder / "status"
         words = ["env", "-i", *(f"{name}={value}" for name, value in env.items() if name != "TERM"), *command]
         # the status is kept in a file, and the pane stays so that what was left on the screen can be read
-        line = f'{shlex.join(words).replace("env -i", "env -i TERM=$TERM", 1)}; echo $? > {shlex.quote(str(self._ended))}'
+        line = (
+            f"{shlex.join(words).replace('env -i', 'env -i TERM=$TERM', 1)}; echo $? > {shlex.quote(str(self._ended))}"
+        )
         config = folder / "tmux.conf"
         config.write_text(
             "set -g default-terminal tmux-256color\nset -g remain-on-exit on\nset -g history-limit 5000\n"
@@ -36,7 +38,11 @@ class Terminal:
 
     def _tmux(self, *words: str) -> str:
         done = subprocess.run(
-            ["tmux", "-S", str(self._socket), *words], capture_output=True, text=True, timeout=30, errors="replace"
+            ["tmux", "-S", str(self._socket), *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            errors="replace",
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

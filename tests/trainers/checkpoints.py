@@ -65,7 +65,8 @@ for epoch in range(EPOCHS):
         same = [torch.equal(twin(x), other(x)) for other in (back, again)]
         print("copies agree", same, "and are their own", not torch.equal(twin(x), moved))
     print(
-        "state", digest(b"".join(v.numpy().tobytes() for v in saved({"model": model.state_dict()})["model"].values()))
+        "state",
+        digest(b"".join(v.numpy().tobytes() for v in saved({"model": model.state_dict()})["model"].values())),
     )
 
 copy.deepcopy(loader)

@@ -22,7 +22,12 @@ from toy import BATCH, Numbers, finish, mlp, seed  # noqa: E402
 def portrait(when):
     print(when, "filters", len(warnings.filters), "hooks", sys.excepthook.__name__, sys.displayhook.__name__)
     print(
-        when, "threading", threading.excepthook.__name__, sys.gettrace(), sys.getprofile(), sys.unraisablehook.__name__
+        when,
+        "threading",
+        threading.excepthook.__name__,
+        sys.gettrace(),
+        sys.getprofile(),
+        sys.unraisablehook.__name__,
     )
     print(when, "threads", [thread.name for thread in threading.enumerate() if thread.name.startswith("Main")])
     print(
@@ -30,9 +35,23 @@ def portrait(when):
         "signals",
         [(int(s), str(signal.getsignal(s))) for s in signal.valid_signals() if int(s) < 32 and s != signal.SIGCHLD],
     )
-    print(when, "gc", gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), "switch", sys.getswitchinterval())
+    print(
+        when,
+        "gc",
+        gc.isenabled(),
+        gc.get_threshold(),
+        gc.get_freeze_count(),
+        "switch",
+        sys.getswitchinterval(),
+    )
     print(when, "recursion", sys.getrecursionlimit(), "logging", logging.root.level, logging.root.handlers)
-    print(when, "spec", torch.__spec__.name, type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)
+    print(
+        when,
+        "spec",
+        torch.__spec__.name,
+        type(torch.__loader__).__name__,
+        type(torch.__spec__.loader).__name__,
+    )
     print(
         when,
         "mode",
@@ -40,7 +59,13 @@ def portrait(when):
         torch.is_autocast_enabled("cpu"),
         torch.are_deterministic_algorithms_enabled(),
     )
-    print(when, "threads of torch", torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_default_dtype())
+    print(
+        when,
+        "threads of torch",
+        torch.get_num_threads(),
+        torch.get_num_interop_threads(),
+        torch.get_default_dtype(),
+    )
     print(
         when,
         "module hooks",
@@ -87,7 +112,11 @@ try:
 except RuntimeError as error:
     import traceback
 
-    print("an error's own frames", [frame.name for frame in traceback.extract_tb(error.__traceback__)][-3:], error)
+    print(
+        "an error's own frames",
+        [frame.name for frame in traceback.extract_tb(error.__traceback__)][-3:],
+        error,
+    )
 atexit.register(print, "the script's own last word")
 finish(model)
 raise SystemExit("a last word on stderr")
