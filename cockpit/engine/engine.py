@@ -57,6 +57,7 @@ class Engine:
         self._output = Output(run.output, output.bytes if output else 0)
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
+        self._told: set[int] = set()
         self._over_s = clock()
         self._sampled_s: float | None = None
         self._output_s = -OUTPUT_S
@@ -213,6 +214,7 @@ class Engine:
                 for pid in action.pids:
                     started = self._pids.training_started if self._pids and pid == self._pids.training else None
                     processes.send(self._run, pid, action.number, started)
+                self._told.update(action.pids)
             elif isinstance(action, phases.Finish):
                 self._finish(action)
             else:
@@ -231,6 +233,7 @@ class Engine:
             now_s=self._clock(),
             training=training if self._gone_s is None else None,
             others=others,
+            told=frozenset(self._told),
             stop_until_s=state.stopping_until_s,
             gone_s=self._gone_s,
             exit_status=ended[0] if ended else None,

@@ -17,7 +17,14 @@ def main(folder: str) -> None:
     if os.getsid(0) != os.getpid():
         os.setsid()
     become_subreaper()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTSTP):
+    for number in (
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGQUIT,
+        signal.SIGPIPE,
+        signal.SIGTSTP,
+    ):
         signal.signal(number, signal.SIG_IGN)
     # the place for the answer is taken now: a disk that is full at the end must not swallow it
     write(folder, "exit_status.new", " " * 512)

@@ -55,7 +55,13 @@ def main() -> None:
         except CockpitError as error:
             say({"ok": False, "error": str(error), "code": error.code})
         except OSError as error:
-            say({"ok": False, "error": f"the engine cannot work in {run.data}: {error}", "code": StartError.code})
+            say(
+                {
+                    "ok": False,
+                    "error": f"the engine cannot work in {run.data}: {error}",
+                    "code": StartError.code,
+                }
+            )
 
 
 async def serve(run: RunDir, plan: bytes) -> None:

@@ -28,7 +28,8 @@ LINGER_S = 2.0
 class View:
     """What the decision rests on. Times in seconds by one clock.
 
-    ``others`` are the run's living processes but the training; looked up only when they matter.
+    ``others`` are the run's living processes but the training; looked up only when they matter. ``told``: pids that were sent a TERM
+    for good by ``decide`` before.
     ``stop_until_s``: end of the grace of a stop that was asked for. ``gone_s``: when the training was seen gone.
     ``exit_status`` None then: it cannot be known any more. ``hears``: a probe's last words may still be on their way.
     ``over``: the end is written down already.
@@ -37,6 +38,7 @@ class View:
     now_s: float
     training: int | None = None
     others: tuple[Process, ...] = ()
+    told: frozenset[int] = frozenset()
     stop_until_s: float | None = None
     gone_s: float | None = None
     exit_status: int | None = None
@@ -86,7 +88,7 @@ def decide(view: View) -> tuple[Action, ...]:
     if _is_escalated(view) and view.stop_until_s is not None:
         training = () if view.training is None else (view.training,)
         pids = (*training, *(process.pid for process in view.others))
-        return (_harder(pids, view.now_s - view.stop_until_s, KILL_AFTER_S),)
+        return _harder(view, pids, view.now_s - view.stop_until_s, KILL_AFTER_S)
     return ()
 
 
@@ -101,11 +103,18 @@ def _after_the_end(view: View, gone_s: float) -> tuple[Action, ...]:
     after_s = KILL_AFTER_S if whole else WORKERS_KILL_AFTER_S
     waiting = since_s < SURVIVE_KILL_S if targets else bool(view.others) and since_s < NAMED_AFTER_S
     waiting = waiting or since_s < (HEAR_MOST_S if view.hears else HEAR_LEAST_S)
-    actions: tuple[Action, ...] = (_harder(targets, since_s, after_s),) if targets else ()
+    actions = _harder(view, targets, since_s, after_s)
     if waiting:
         return actions
-    return (*actions, Finish(view.exit_status, tuple(f"{process.pid} {process.name}" for process in view.others)))
+    return (
+        *actions,
+        Finish(view.exit_status, tuple(f"{process.pid} {process.name}" for process in view.others)),
+    )
 
 
-def _harder(pids: tuple[int, ...], since_s: float, kill_after_s: float) -> Send:
-    return Send(pids, signal.SIGKILL if since_s >= kill_after_s else signal.SIGTERM)
+def _harder(view: View, pids: tuple[int, ...], since_s: float, kill_after_s: float) -> tuple[Action, ...]:
+    """TERM, once to each (many programs die at a second one, in the middle of saving); later KILL."""
+    if since_s >= kill_after_s:
+        return (Send(pids, signal.SIGKILL),) if pids else ()
+    fresh = tuple(pid for pid in pids if pid not in view.told)
+    return (Send(fresh, signal.SIGTERM),) if fresh else ()

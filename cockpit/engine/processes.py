@@ -46,7 +46,10 @@ def read_pids(run: RunDir) -> Pids | None:
     found = read_json(run.pids)
     try:
         return Pids(
-            int(found["keeper"]), int(found["training"]), found.get("keeper_started"), found.get("training_started")
+            int(found["keeper"]),
+            int(found["training"]),
+            found.get("keeper_started"),
+            found.get("training_started"),
         )
     except (KeyError, TypeError, ValueError):
         return None

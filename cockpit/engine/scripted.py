@@ -21,7 +21,13 @@ from cockpit.model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
 from cockpit.wire.framing import Lines, pack
 
 LOADER = "train.py:41"
-SCRIPT = {"num_workers": 0, "prefetch_factor": None, "pin_memory": False, "persistent_workers": False, "in_order": True}
+SCRIPT = {
+    "num_workers": 0,
+    "prefetch_factor": None,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "in_order": True,
+}
 TICK_S = 0.2
 BLOCK_S = 0.5
 STALL_MS = 90.0

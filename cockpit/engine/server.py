@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -21,6 +22,8 @@ from .rundir import RunDir, safe_sockets
 
 UNREAD_AT_MOST = 512 * 1024
 """Bytes waiting for a client before it counts as slow."""
+
+MESSAGES_A_TURN = 50
 
 Message = dict[str, Any]
 
@@ -44,6 +47,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lines = Lines()
+        self._closed = False
+        self._heard: deque[Message] = deque()
         self._transport: asyncio.Transport | None = None
         self.is_probe = False
         self.watches = False
@@ -58,13 +63,28 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, in whatever way."""
         self._server.connections.discard(self)
+        self._closed = True
         if self.is_probe:
+            # its last words count; what a client still wanted does not
+            while self._heard:
+                self._take(self._heard.popleft())
             self._server.handler.hung_up(id(self))
 
     def data_received(self, data: bytes) -> None:
         """Bytes in any pieces."""
-        for message in self._lines.feed(data):
-            self._take(message)
+        idle = not self._heard
+        self._heard.extend(self._lines.feed(data))
+        if idle:
+            self._work()
+
+    def _work(self) -> None:
+        """A few messages, then everybody else's turn: one peer's pile of questions must not hold up the others."""
+        for _ in range(MESSAGES_A_TURN):
+            if not self._heard or self._closed or (self.behind and not self.is_probe):
+                return
+            self._take(self._heard.popleft())
+        if self._heard:
+            asyncio.get_running_loop().call_soon(self._work)
 
     def pause_writing(self) -> None:
         """The peer does not read: stop sending events, and stop taking its questions."""
@@ -77,6 +97,7 @@ class Connection(asyncio.Protocol):
         self.behind = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self._work)
         if self.watches:
             self.send_bytes(self._server.snapshot())
 

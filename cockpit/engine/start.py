@@ -114,7 +114,13 @@ def answers(run: RunDir) -> bool:
 
 def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd: Path) -> None:
     at = [
-        {"id": f"at{number}", "when": item.when, "n": item.n, "knobs": dict(item.knobs), "loader": item.loader}
+        {
+            "id": f"at{number}",
+            "when": item.when,
+            "n": item.n,
+            "knobs": dict(item.knobs),
+            "loader": item.loader,
+        }
         for number, item in enumerate(spec.at)
     ]
     loaders = {name: dict(knobs) for name, knobs in spec.loaders.items()}

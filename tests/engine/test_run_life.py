@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -49,9 +51,7 @@ def test_steps_change_and_end_are_recorded(start) -> None:
     run: Started = start(scripted("--epochs", 2, "--steps", 150, "--speed", 4))
     run.until("steps are seen", lambda status: status["step"])
     assert run.ask("set", knobs={"num_workers": 4}, now=True)["ok"]
-    status = run.until(
-        "the change lands", lambda status: status["knobs"]["num_workers"]["in_force"] == 4 and status
-    )
+    status = run.until("the change lands", lambda status: status["knobs"]["num_workers"]["in_force"] == 4 and status)
     assert status["probe"] == "connected" and status["pid"] == run.training()
     assert status["ledger"][0]["change"] == {"num_workers": [0, 4]}
     state = run.ended()
@@ -178,15 +178,18 @@ def test_name_that_is_taken_is_refused(start) -> None:
 
 
 def test_environment_reaches_the_training_alone(state_dir: Path, tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "MINE": "a b\udcff", "PYTHONPATH": "/their/own", "COCKPIT_RUN": "/outer"}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "MINE": "a b\udcff",
+        "PYTHONPATH": "/their/own",
+        "COCKPIT_RUN": "/outer",
+    }
     source = "import os, json; print(json.dumps(dict(os.environ)))"
     spec = Spec(python(source), is_script=False, state_dir=state_dir, cwd=tmp_path, environ=environ)
     run = Started(start_run(spec))
     engine = run.engine()
     assert b"COCKPIT_RUN" not in Path(f"/proc/{engine}/environ").read_bytes()
     run.ended()
-    import json
-
     seen = json.loads(run.run.output.read_text())
     assert seen["MINE"] == environ["MINE"] and seen["COCKPIT_RUN"] == str(run.run.data)
     first, *rest = seen["PYTHONPATH"].split(":")
@@ -195,8 +198,6 @@ def test_environment_reaches_the_training_alone(state_dir: Path, tmp_path: Path)
 
 
 def test_start_is_quick_and_imports_little() -> None:
-    import subprocess
-
     code = (
         "import sys; import cockpit.engine.start; "
         "print([name for name in ('torch', 'textual', 'rich', 'numpy', 'asyncio', 'psutil') if name in sys.modules])"
