@@ -6,6 +6,7 @@ Talk goes to stderr, data to stdout. It must start fast: no torch ever, no textu
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -21,8 +22,14 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; its exit status. The entry point of the installed command."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a terminal that has no arrow, or a path that is no text, must not turn an answer into a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return _call(words)
+        status = _call(words)
+        sys.stdout.flush()
+        return status
     except BrokenPipeError:
         # whoever read our output has left (`| head`): nothing to complain about, nothing left to flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -45,9 +52,7 @@ def _call(words: list[str]) -> int:
         if _asks_for_help(words):
             words, module = [verb.name], importlib.import_module("cockpit.cli.help")
             return int(module.call(verb, split(words, ())))
-        status = int(module.call(verb, split(words, module.OPTIONS, script=verb.name == "run")))
-        sys.stdout.flush()
-        return status
+        return int(module.call(verb, split(words, module.OPTIONS, script=verb.name == "run")))
     except CockpitError as error:
         print(f"cockpit: {error}", file=sys.stderr)
         return StartError.code if verb and verb.starts and error.code not in (125, 126, 127) else error.code

@@ -18,7 +18,7 @@ from cockpit.sensors.limits import usable_cpus
 
 from . import headless
 from .launch_words import OPTIONS, Plan, plan_of
-from .outcome import exit_status_of, three_lines
+from .outcome import exit_status_of, last_output, three_lines
 from .runs import Run, state_of
 from .verbs import Verb
 from .words import Words
@@ -50,8 +50,14 @@ def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
 
 
 def has_terminal() -> bool:
-    """Whether a screen can be drawn: a terminal to read from and one to draw on, that is not dumb."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    """Whether a screen can be drawn: a terminal to read from and one to draw on, that is not dumb, and is ours now."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    try:
+        # started with & the shell would stop us at the first key we wait for
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def show(run: Run) -> int:
@@ -61,8 +67,10 @@ def show(run: Run) -> int:
 
     how = run_screen(run.socket, run.data)
     state = state_of(run)
-    print("\n".join(three_lines(state)), file=sys.stderr)
-    return exit_status_of(state) if how == "ended" else 0
+    status = exit_status_of(state) if how == "ended" else 0
+    lines = [f"  | {line}" for line in last_output(run.output)] if status else []
+    print("\n".join([*lines, *three_lines(state)]), file=sys.stderr)
+    return status
 
 
 def _detach(run: Run, *, as_json: bool) -> int:

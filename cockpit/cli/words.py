@@ -66,6 +66,8 @@ def split(words: Sequence[str], options: Sequence[Option], *, script: bool = Fal
                 break
             continue
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if script and name not in known and not word.startswith("--"):
+            raise UsageError(f"unknown option {name}: a module or another command is written after --")
         _take(found, known, name, [value] if equals else [], left)
     return found
 

@@ -148,9 +148,10 @@ def held_back(state: State) -> list[str]:
     """Where a step's time went at first and last, and what could not be done."""
     first = state.baseline.phases if state.baseline else None
     last = phases_of(state.current.blocks)
+    now = "at the end" if state.phase in ("ended", "lost") else "now"
     lines = [
         f"{when}: {share}"
-        for when, phases in (("at the baseline", first), ("at the end", last))
+        for when, phases in (("at the baseline", first), (now, last))
         if phases is not None and (share := wait_words(phases))
     ]
     lines += [
@@ -160,7 +161,7 @@ def held_back(state: State) -> list[str]:
     ]
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
-    return lines or ["no step was measured" if last is None and first is None else "nothing that was measured"]
+    return lines or ["no step was measured" if last is None and first is None else "nothing that could be measured"]
 
 
 def wait_words(phases: Phases) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -276,4 +276,46 @@ def test_the_verbs_answer_at_once(state_dir: Path) -> None:
     python = min(cost([sys.executable, "-c", "import json, asyncio"]) for _ in range(5))
     verb = min(cost([*COCKPIT, "ls", "--state-dir", str(state_dir)]) for _ in range(5))
     assert verb < 4 * python, (verb, python)
-    assert time.monotonic() > 0
+
+
+def in_a_terminal(code: str, term: str) -> str:
+    """What Python prints that runs ``code`` in the foreground of a terminal of that kind."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(REPO)
+        os.execve(sys.executable, [sys.executable, "-c", code], {**clean_env(PATH), "TERM": term})
+    out = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            out += piece
+    except OSError:
+        pass  # the end of a terminal whose last process has gone
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return out.decode()
+
+
+@pytest.mark.parametrize(("term", "answer"), [("xterm-256color", "True"), ("dumb", "False"), ("", "False")])
+def test_a_screen_needs_a_terminal_that_can_draw(term: str, answer: str) -> None:
+    code = "from cockpit.cli.run import has_terminal; print('screen:', has_terminal())"
+    assert f"screen: {answer}" in in_a_terminal(code, term)
+
+
+def test_a_run_in_the_background_of_a_terminal_has_no_screen() -> None:
+    code = (
+        "import os, sys\n"
+        "from cockpit.cli.run import has_terminal\n"
+        "if os.fork() == 0:\n"
+        "    os.setpgid(0, 0)\n"
+        "    print('screen:', has_terminal(), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    assert "screen: False" in in_a_terminal(code, "xterm")
+
+
+def test_a_terminal_without_our_characters_still_gets_an_answer() -> None:
+    env = clean_env({**PATH, "PYTHONIOENCODING": "latin-1"})
+    words = [*COCKPIT, "run", "--set", "num_workers=→", "x.py"]
+    done = subprocess.run(words, cwd=REPO, env=env, capture_output=True, timeout=60)
+    assert done.returncode == 125 and done.stderr.count(b"\n") == 1 and b"num_workers" in done.stderr
