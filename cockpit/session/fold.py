@@ -86,6 +86,8 @@ def _loaders(state: State, event: LoadersSeen) -> State:
 
 def _sampled(state: State, event: Sampled) -> State:
     known = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
+    if event.step == 0 and state.step:
+        known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
     recent = (*state.recent, event)[-RECENT_LONGEST:]
     point = measure.point_of(event, state.rings[0].points, recent)
     rings = tuple(measure.extend(ring, point) for ring in state.rings)

@@ -62,6 +62,13 @@ def test_counters_keep_their_last_value_through_samples_that_say_nothing() -> No
     assert (state.step, state.epoch, state.optimizer_steps) == (7, 2, None)
 
 
+def test_a_launcher_that_outlives_its_ranks_does_not_set_the_counters_back() -> None:
+    state = fold_all(
+        [*beginning(), sample(1001.0, step=36, epoch=3, optimizer_steps=36), sample(1001.5, step=0, epoch=0)]
+    )
+    assert (state.step, state.epoch, state.optimizer_steps) == (36, 3, 36)
+
+
 def flood(count: int) -> list[Event]:
     """Half seconds of a run with everything in it, and more changes, epochs and output than anybody makes."""
     chance, events = random.Random(5), list(beginning())
