@@ -28,8 +28,8 @@ LINGER_S = 2.0
 class View:
     """What the decision rests on. Times in seconds by one clock.
 
-    ``others`` are the run's living processes but the training; looked up only when they matter. ``told``: pids that were sent a TERM
-    for good by ``decide`` before.
+    ``others`` are the run's living processes but the training; looked up only when they matter. ``told``: pids that
+    ``decide`` has sent a TERM before.
     ``stop_until_s``: end of the grace of a stop that was asked for. ``gone_s``: when the training was seen gone.
     ``exit_status`` None then: it cannot be known any more. ``hears``: a probe's last words may still be on their way.
     ``over``: the end is written down already.

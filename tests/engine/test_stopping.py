@@ -153,8 +153,8 @@ def test_two_runs_do_not_meet(start) -> None:
 
 def test_stop_is_remembered_by_the_next_engine(start) -> None:
     body = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(1)"
-    run = start(training(body))
-    time.sleep(0.5)
+    run = start(training(body.replace("while", "print(1, flush=True)\nwhile")))
+    wait_for(run.run.output.read_text, "it ignores the signal")
     run.ask("stop", grace_s=2.0)
     run.kill_engine()
     assert ensure_engine(run.run)
