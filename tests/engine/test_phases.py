@@ -1,0 +1,64 @@
+"""Decisions about stops and ends, told as small stories over time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from signal import SIGKILL, SIGTERM
+
+from cockpit.engine.phases import Finish, Leave, Send, View, decide, needs_others
+from cockpit.engine.processes import Process
+
+WORKER, HELPER = Process(11, "pt_data_worker", True), Process(12, "tensorboard", False)
+RUNNING = View(100.0, training=10)
+
+
+def test_running_needs_nothing() -> None:
+    assert decide(RUNNING) == () and not needs_others(RUNNING)
+
+
+def test_grace_then_term_once_then_kill() -> None:
+    stopping = replace(RUNNING, stop_until_s=130.0)
+    assert decide(replace(stopping, now_s=129.9, others=(WORKER, HELPER))) == ()
+    late = replace(stopping, now_s=130.0, others=(WORKER, HELPER))
+    assert needs_others(late)
+    assert decide(late) == (Send((10, 11, 12), SIGTERM),)
+    told = replace(late, told=frozenset((10, 11, 12)))
+    assert decide(told) == ()
+    assert decide(replace(told, others=(*told.others, Process(13, "new", False)))) == (Send((13,), SIGTERM),)
+    assert decide(replace(told, now_s=134.0)) == (Send((10, 11, 12), SIGKILL),)
+
+
+def test_normal_end() -> None:
+    gone = replace(RUNNING, training=None, gone_s=100.0, exit_status=3)
+    assert needs_others(gone)
+    assert decide(gone) == ()
+    assert decide(replace(gone, now_s=100.06)) == (Finish(3, ()),)
+    assert decide(replace(gone, now_s=100.4, hears=True)) == ()
+    assert decide(replace(gone, now_s=100.5, hears=True)) == (Finish(3, ()),)
+
+
+def test_workers_are_reaped_and_helpers_named() -> None:
+    gone = replace(RUNNING, training=None, gone_s=100.0, exit_status=0, others=(WORKER, HELPER))
+    assert decide(gone) == (Send((11,), SIGTERM),)
+    assert decide(replace(gone, now_s=100.9, told=frozenset((11,)))) == ()
+    assert decide(replace(gone, now_s=101.0)) == (Send((11,), SIGKILL),)
+    assert decide(replace(gone, now_s=100.3, others=(HELPER,))) == ()
+    assert decide(replace(gone, now_s=100.7, others=(HELPER,))) == (Finish(0, ("12 tensorboard",)),)
+    unkillable = replace(gone, now_s=110.0, others=(WORKER,))
+    assert decide(unkillable) == (Send((11,), SIGKILL), Finish(0, ("11 pt_data_worker",)))
+
+
+def test_end_in_the_grace_is_a_normal_end_and_after_it_is_not() -> None:
+    gone = replace(RUNNING, training=None, gone_s=110.0, exit_status=0, others=(HELPER,), now_s=110.7)
+    assert decide(replace(gone, stop_until_s=130.0)) == (Finish(0, ("12 tensorboard",)),)
+    assert decide(replace(gone, stop_until_s=109.0)) == (Send((12,), SIGTERM),)
+    assert decide(replace(gone, stop_until_s=109.0, now_s=114.0)) == (Send((12,), SIGKILL),)
+
+
+def test_engine_leaves_with_the_last_client() -> None:
+    over = replace(RUNNING, over=True, over_s=100.0)
+    assert not needs_others(over)
+    assert decide(over) == ()
+    assert decide(replace(over, now_s=102.0)) == (Leave(),)
+    assert decide(replace(over, was_watched=True)) == (Leave(),)
+    assert decide(replace(over, now_s=9999.0, clients=1)) == ()
