@@ -8,7 +8,6 @@ script's own: an exception of its sampler, of its signal handlers, or one that i
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from typing import Any, Callable, NamedTuple
 
@@ -16,49 +15,18 @@ from .feed import Feed
 from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
 from .mechanism import Mechanism
+from .outcomes import Notice, Swap, attempt, why
+from .seeds import Seeds
 from .sources import Recipe, Source
 
 
-class Notice(NamedTuple):
-    """A change was rolled back: ``failed`` could not be kept, ``in_force`` took its place, and why."""
+class Doubt(NamedTuple):
+    """A dataset raised under new settings: it may do so under any. The change is judged by the next batch."""
 
     failed: Group
-    in_force: Group
     reason: str
-
-
-class Swap(NamedTuple):
-    """A swap is done: what it cost the training just now, what the old workers still hand out, what comes after.
-
-    ``drain`` and ``capacity`` are batches, ``stall_ns`` nanoseconds. ``failed``: nothing has changed, a notice
-    says why.
-    """
-
-    stall_ns: int
-    drain: int
-    capacity: int
-    failed: bool = False
-
-
-class Seeds:
-    """Base seeds for the workers of one epoch; none of them is ever drawn from a generator of the script.
-
-    The first is the epoch's own, as torch drew it, so that a change at the boundary gives what a bare run with
-    these workers would; ``own`` is False where that one is already in use or none was drawn.
-    """
-
-    def __init__(self, base: int, epoch: int, own: bool) -> None:
-        self._base, self._epoch, self._number, self._own = base, epoch, 0, own
-
-    def now(self) -> int:
-        """The seed for the next source; the same one until it has been used."""
-        if self._own and not self._number:
-            return self._base
-        text = "%d/%d/%d" % (self._base, self._epoch, self._number)
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 2
-
-    def used(self) -> None:
-        self._number += 1
+    kind: type
+    ways_back: list[Group]
 
 
 class Chain:
@@ -98,6 +66,8 @@ class Chain:
         self.draining: list[Any] = []
         self._ways_back = self._ways_back_from(group, before)
         self._handed_out = 0
+        self._doubt: Doubt | None = None
+        self._proven = False
 
     def attach(self, front: Any) -> None:
         """Becomes what ``front`` asks for data from now on."""
@@ -123,6 +93,7 @@ class Chain:
             except Exception as error:
                 if not self._recover(source, error):
                     self._passed_on(source)
+                    self._acquit(error)
                     raise
             else:
                 return self._hand_out(source, data)
@@ -141,6 +112,9 @@ class Chain:
     def _hand_out(self, source: Any, data: Any) -> Any:
         self._front()._cockpit_samples = source.samples
         self._handed_out += 1
+        if self._doubt is not None:
+            self._tell(Notice(self._doubt.failed, self.group, self._doubt.reason))
+            self._doubt = None
         if self.draining and source is self.draining[0] and not source.in_flight:
             source.dismiss()
         self._feed.handed_out()
@@ -200,7 +174,7 @@ class Chain:
             serving.feed = Feed(iter(()))
         self.draining.append(serving)
         self.live, self.group = source, group
-        self._ways_back = self._ways_back_from(group, before)
+        self._ways_back, self._proven = self._ways_back_from(group, before), False
         return Swap(stall_ns, drain, group.capacity)
 
     def open(self) -> None:
@@ -247,7 +221,9 @@ class Chain:
         blamed = source is self.live
         if blamed and not self._ways_back:
             return False
-        if not source.in_trial and not (source.waiting and source.group != self._script):
+        if not (source.in_trial and not self._proven) and not (
+            source.waiting and source.group != self._script
+        ):
             return False
         if self._recipe.iterable and self._handed_out:
             return False  # a stream cannot be asked again for what it has already given
@@ -259,9 +235,24 @@ class Chain:
             self._mechanism.abandon(each)
         self._feed.give_back(lost)
         self.draining, self.live = [], None
-        if blamed:
+        if blamed and source.waiting:
             self._fall_back(error)
+        elif blamed:
+            self._doubt = self._doubt or Doubt(self.group, why(error), type(error), list(self._ways_back))
+            self.group = self._ways_back.pop(0)
         return True
+
+    def _acquit(self, error: Exception) -> None:
+        """``error`` goes to the script: if it is what brought the change down, the change was not to blame."""
+        doubt, self._doubt = self._doubt, None
+        if doubt is None or self.live is None:
+            return
+        if type(error) is not doubt.kind:
+            self._tell(Notice(doubt.failed, self.group, doubt.reason))
+            return
+        self._feed.give_back(self.live.undelivered())
+        self._mechanism.abandon(self.live)
+        self.live, self.group, self._ways_back, self._proven = None, doubt.failed, doubt.ways_back, True
 
     def _fall_back(self, error: Exception) -> None:
         failed, self.group = self.group, self._ways_back.pop(0)
@@ -310,24 +301,19 @@ class Chain:
             self.stall_ns += self._mechanism.clock() - began
 
 
-def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str | None]:
-    """``work(*args)`` and None, or None and the reason; what the sampler raised meanwhile waits in ``feed``."""
-    try:
-        return work(*args), None
-    except Exception as error:
-        if raised_by_signal_handler(error.__traceback__):
-            raise
-        if feed.reading:
-            feed.hold(error)
-        return None, why(error)
+def chain_of(iterator: Any) -> Chain | None:
+    """The chain behind an iterator that the script holds, or None where it is torch's own, untouched."""
+    chain = getattr(iterator, "__dict__", {}).get("_next_data")
+    return chain if isinstance(chain, Chain) else None
 
 
-def why(error: Exception) -> str:
-    """One line about a failure: the last line of what a worker wrote, or the exception itself."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Caught "):
-        return lines[-1]  # torch wraps what a worker raised; the original stands last
-    return "%s: %s" % (type(error).__name__, lines[0]) if lines else type(error).__name__
+def take_stall_ns(iterator: Any) -> int:
+    """Nanoseconds of builds and shut-downs inside its ``__next__`` since this was last asked; 0 for torch's own."""
+    chain = chain_of(iterator)
+    if chain is None:
+        return 0
+    stall_ns, chain.stall_ns = chain.stall_ns, 0
+    return stall_ns
 
 
 def _nothing() -> None:

@@ -13,7 +13,8 @@ from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
-from .sources import MultiSource, Recipe, SingleSource, Source, abandon
+from .sources import MultiSource, Recipe, SingleSource, Source
+from .workers import abandon
 
 PRIVATE_NAMES = {
     "DataLoader": "__iter__ _get_iterator _index_sampler _auto_collation _iterator _dataset_kind"

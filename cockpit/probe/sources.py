@@ -6,18 +6,18 @@ It must draw from nothing that the script can see, and abandoning it must never 
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 from .feed import Feed
 from .groups import Group
+from .workers import dismiss, facts_of, live_pids, ready_in
 
 POLL_S = 0.5
 """How long a fetch waits before it looks whether a worker is still alive."""
-REAP_S = 0.5
-"""How long a killed worker is waited for, so that no zombie stays."""
+PATIENCE_S = 60.0
+"""How long workers that have never given anything are waited for, under settings that are not the script's own. A
+fork can hang for ever on a lock that another thread held, and nobody could undo a change to a training that hangs."""
 
 
 class Recipe(NamedTuple):
@@ -53,7 +53,8 @@ class Source:
     """Mixed into torch's iterator classes: indices from a feed, a given base seed, a record of what is on its way.
 
     ``sent``: indices taken from the feed and not yet delivered, by task number, oldest first (map-style only).
-    ``user`` is the chain, held weakly, that reads from it. ``waiting`` stays true when the wait for the workers raised: that is the machinery, not the dataset.
+    ``user`` is the chain, held weakly, that reads from it. ``waiting`` stays true when the wait for the workers
+    raised: that is the machinery, not the dataset.
     ``forget_pids``, where set, takes the workers out of torch's table for SIGCHLD as soon as they are in it: the
     death of one then raises in our own fetch, and not in whatever the training is doing at that moment.
     """
@@ -157,6 +158,7 @@ class MultiSource(Source):
     _send_idx: int
     _workers: list[Any]
     _index_sampler: Any
+    fruitless_s = 0.0
 
     def _next_index(self) -> Any:
         if self.feed is None:  # nobody's epoch: torch resets it by itself
@@ -167,6 +169,7 @@ class MultiSource(Source):
         return index
 
     def fetch(self) -> Any:
+        self.waiting, self.fruitless_s = False, 0.0
         data = self._next_data()  # type: ignore[attr-defined]
         self.settle()
         self.delivered += 0 if self.records else 1
@@ -220,6 +223,9 @@ class MultiSource(Source):
         while not found[0] and timeout > 0:
             found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
             timeout -= POLL_S
+            self.fruitless_s += POLL_S
+        if not found[0] and not self.delivered and self.forget_pids and self.fruitless_s >= PATIENCE_S:
+            raise RuntimeError("the new workers have given nothing for %.0f s" % self.fruitless_s)
         return found
 
     def facts(self) -> Group:
@@ -227,103 +233,3 @@ class MultiSource(Source):
 
     def ready(self) -> int | None:
         return ready_in(self)
-
-
-class UntouchedWorkers:
-    """torch's own iterator, which the script holds, while it hands out what it had begun before a swap."""
-
-    records = in_trial = False
-    samples = None
-    group: Group | None = None
-
-    def __init__(self, front: Any) -> None:
-        self._front = weakref.ref(front)
-
-    def fetch(self) -> Any:
-        front: Any = self._front()
-        return type(front)._next_data(front)
-
-    def settle(self) -> None:
-        """torch keeps its own books."""
-
-    @property
-    def in_flight(self) -> int:
-        return len(getattr(self._front(), "_task_info", ()))
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return live_pids(self._front())
-
-    def ready(self) -> int | None:
-        return ready_in(self._front())
-
-    def dismiss(self) -> None:
-        dismiss(self._front())
-
-    def close(self) -> None:
-        front: Any = self._front()
-        if hasattr(front, "_shutdown_workers"):
-            front._shutdown_workers()
-
-
-def live_pids(iterator: Any) -> tuple[int, ...]:
-    """Process ids of the workers of ``iterator`` that are alive."""
-    return tuple(worker.pid for worker in getattr(iterator, "_workers", ()) if worker.is_alive())
-
-
-def facts_of(iterator: Any) -> Group:
-    """What is really in force in one of torch's iterators, or one of ours."""
-    workers = live_pids(iterator)
-    thread = getattr(iterator, "_pin_memory_thread", None)
-    return Group(
-        num_workers=len(workers),
-        prefetch_factor=getattr(iterator, "_prefetch_factor", None) if workers else None,
-        pin_memory=bool(iterator._pin_memory and (thread is None or thread.is_alive())),
-        persistent_workers=bool(iterator._persistent_workers and workers),
-        in_order=bool(getattr(iterator, "_in_order", True)),
-    )
-
-
-def ready_in(iterator: Any) -> int | None:
-    """Batches that lie ready in a multi-process iterator; None where the platform cannot tell."""
-    try:
-        ready = int(iterator._data_queue.qsize())
-        if iterator._data_queue is not iterator._worker_result_queue:
-            ready += int(iterator._worker_result_queue.qsize())
-    except (AttributeError, NotImplementedError, OSError, ValueError):  # no workers, no qsize, just closed
-        return None
-    # a copy of the values in one step of the interpreter: the training's thread goes on meanwhile
-    return ready + sum(1 for info in list(iterator._task_info.values()) if len(info) == 2)
-
-
-def dismiss(iterator: Any) -> None:
-    """Tells workers that have nothing left to do to end, without waiting: the joining comes one step later."""
-    if iterator is None or not getattr(iterator, "_workers", None) or iterator._shutdown:
-        return
-    iterator._workers_done_event.set()
-    for line in iterator._index_queues:
-        line.put(None)
-
-
-def abandon(source: Any, forget_pids: Any) -> None:
-    """Ends a source whole and at once, half built or not: kills its workers, closes its queues, waits for nothing.
-
-    ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the kills are not taken for accidents.
-    """
-    if getattr(source, "_worker_pids_set", False):
-        forget_pids(id(source))
-    source._worker_pids_set = False
-    source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
-    workers = getattr(source, "_workers", [])
-    for worker in workers:
-        worker.kill()
-    for worker in workers:
-        worker.join(timeout=REAP_S)
-    thread = getattr(source, "_pin_memory_thread", None)
-    if thread is not None:
-        source._pin_memory_thread_done_event.set()  # it looks every 5 s and holds the result queue until then
-    queues = getattr(source, "_index_queues", [])
-    for line in itertools.chain(queues, [] if thread else [getattr(source, "_worker_result_queue", None)]):
-        if line is not None:
-            line.cancel_join_thread()
-            line.close()

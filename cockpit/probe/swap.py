@@ -51,15 +51,27 @@ from contextlib import suppress
 from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
-from .chain import Chain, Notice, Seeds, Swap, _nothing
+from .chain import Chain, _nothing, chain_of, take_stall_ns
 from .feed import Feed, unsure_after
 from .groups import Group, Refused, couple, script_group
 from .mechanism import Mechanism, install, is_source
+from .outcomes import Notice, Swap
 from .refusals import Limits, Refusal, depending, limits_of
-from .sources import Recipe, UntouchedWorkers, facts_of, live_pids, ready_in, recipe_of
+from .seeds import Seeds
+from .sources import Recipe, recipe_of
+from .workers import UntouchedWorkers, facts_of, live_pids, ready_in
 
 __all__ = [
-    "Group", "LoaderControl", "Mechanism", "Notice", "Refusal", "Refused", "Swap", "install", "is_source",
+    "Group",
+    "LoaderControl",
+    "Mechanism",
+    "Notice",
+    "Refusal",
+    "Refused",
+    "Swap",
+    "chain_of",
+    "install",
+    "is_source",
     "take_stall_ns",
 ]  # fmt: skip
 
@@ -121,6 +133,13 @@ class LoaderControl:
         self._note(loader, iterator)
         self.in_force = self.script
         return iterator
+
+    def opened_untouched(self, loader: Any, iterator: Any) -> None:
+        """The hooks let the script open ``iterator`` itself, nothing being asked: what a later swap must know."""
+        self._epochs += 1
+        self._look_at(loader)
+        self._note(loader, iterator)
+        self.in_force = self.script
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
@@ -293,18 +312,3 @@ class LoaderControl:
         loader._iterator = None
         if not self._in_use(kept):
             kept._shutdown_workers()
-
-
-def chain_of(iterator: Any) -> Chain | None:
-    """The chain behind an iterator that the script holds, or None where it is torch's own, untouched."""
-    chain = getattr(iterator, "__dict__", {}).get("_next_data")
-    return chain if isinstance(chain, Chain) else None
-
-
-def take_stall_ns(iterator: Any) -> int:
-    """Nanoseconds of builds and shut-downs inside its ``__next__`` since this was last asked; 0 for torch's own."""
-    chain = chain_of(iterator)
-    if chain is None:
-        return 0
-    stall_ns, chain.stall_ns = chain.stall_ns, 0
-    return stall_ns

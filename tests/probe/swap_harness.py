@@ -6,7 +6,10 @@ the loaders it watches; what happened stands in ``swaps`` and ``notices``. Real 
 
 from __future__ import annotations
 
+import os
 import weakref
+from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +17,13 @@ from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as torch_loader
 
 from cockpit.probe.swap import LoaderControl, install, is_source
+
+
+def children() -> set[int]:
+    """Process ids of this process's children, but for multiprocessing's own tracker, which stays."""
+    me = os.getpid()
+    pids = Path("/proc/%d/task/%d/children" % (me, me)).read_text().split()
+    return {int(pid) for pid in pids} - {resource_tracker._resource_tracker._pid}  # type: ignore[attr-defined]
 
 
 class Harness:

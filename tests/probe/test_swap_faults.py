@@ -14,15 +14,16 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from probe import swap_scenes as scenes
-from probe.swap_harness import Harness
+from probe.swap_harness import Harness, children
 from torch.utils.data import DataLoader, get_worker_info
+
+from cockpit.probe import sources
 
 BATCHES = scenes.SIZE // scenes.BATCH
 
@@ -62,15 +63,9 @@ def serve(loader: Any, epochs: int = 2) -> list[list[int]]:
     return [[int(row[0]) for batch in loader for row in batch] for _ in range(epochs)]
 
 
-def children() -> set[int]:
-    me = os.getpid()
-    return {int(pid) for pid in Path("/proc/%d/task/%d/children" % (me, me)).read_text().split()}
-
-
 @pytest.fixture(autouse=True)
 def nobody_left() -> Iterator[None]:
     """After each test there are no other child processes than before it."""
-    resource_tracker.ensure_running()  # spawning starts it once for all
     before = children()
     yield
     gc.collect()  # pytest.raises keeps frames in cycles
@@ -110,7 +105,7 @@ def test_dataset_that_fails_without_workers() -> None:
 def test_failing_the_same_way_before_and_after_is_the_scripts_own() -> None:
     loader = DataLoader(Broken(), batch_size=scenes.BATCH)
     seen: list[Any] = []
-    with Harness({}, {(0, 4): {"num_workers": 2}}):
+    with Harness({}, {(0, 4): {"num_workers": 2}}) as harness:
         iterator = iter(loader)
         while True:  # a script that skips what is broken
             try:
@@ -119,7 +114,9 @@ def test_failing_the_same_way_before_and_after_is_the_scripts_own() -> None:
                 seen.append(str(error).splitlines()[-1])
             except StopIteration:
                 break
+        assert harness.control(loader).in_force.num_workers == 2
     assert seen == [[at, at + 1, at + 2] if at != 15 else "broken file" for at in range(0, 30, 3)]
+    assert not harness.notices and len(harness.pids) > 2  # the change was not to blame, and is in force again
 
 
 def test_a_fault_long_after_the_change_is_the_scripts_own_and_costs_one_batch() -> None:
@@ -278,6 +275,20 @@ def test_a_worker_killed_under_the_scripts_own_settings_is_torchs_to_handle() ->
         os.kill(harness.control(loader).workers(iterator)[0], signal.SIGKILL)
         list(iterator)
     assert not harness.notices
+
+
+def test_workers_that_hang_from_their_start_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(scenes.Squares):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            while get_worker_info() is not None:
+                time.sleep(1)
+            return super().__getitem__(index)
+
+    monkeypatch.setattr(sources, "PATIENCE_S", 1.0)
+    loader = DataLoader(Hangs(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 2): {"num_workers": 2}}) as harness:
+        assert serve(loader, 1) == IN_ORDER[:1]
+    assert "given nothing for" in harness.notices[0].reason
 
 
 def test_what_a_signal_handler_of_the_script_raises_is_not_swallowed() -> None:

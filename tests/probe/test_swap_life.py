@@ -12,24 +12,17 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from probe import swap_scenes as scenes
-from probe.swap_harness import Harness
+from probe.swap_harness import Harness, children
 from torch.utils.data import DataLoader
 
 from cockpit.probe.swap import take_stall_ns
 
 TWO = {"num_workers": 2}
 KEPT = {"num_workers": 2, "persistent_workers": True}
-
-
-def children() -> set[int]:
-    me = os.getpid()
-    return {int(pid) for pid in Path("/proc/%d/task/%d/children" % (me, me)).read_text().split()}
 
 
 @pytest.fixture(autouse=True)

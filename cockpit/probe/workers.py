@@ -1,0 +1,119 @@
+"""The worker processes behind an iterator, torch's own or ours: counted, told to end, ended.
+
+Called by sources, chain and control. It must never wait for a worker longer than it takes to reap a killed one, but
+where torch itself would.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+from .groups import Group
+
+REAP_S = 0.5
+"""How long a killed worker is waited for, so that no zombie stays."""
+
+
+class UntouchedWorkers:
+    """torch's own iterator, which the script holds, while it hands out what it had begun before a swap."""
+
+    records = in_trial = False
+    samples = None
+    group: Group | None = None
+
+    def __init__(self, front: Any) -> None:
+        self._front = weakref.ref(front)
+
+    def fetch(self) -> Any:
+        front: Any = self._front()
+        return type(front)._next_data(front)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._front(), name)  # whoever looks at its tasks sees those of the iterator
+
+    def settle(self) -> None:
+        """torch keeps its own books."""
+
+    @property
+    def in_flight(self) -> int:
+        return len(getattr(self._front(), "_task_info", ()))
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return live_pids(self._front())
+
+    def ready(self) -> int | None:
+        return ready_in(self._front())
+
+    def dismiss(self) -> None:
+        dismiss(self._front())
+
+    def close(self) -> None:
+        front: Any = self._front()
+        if hasattr(front, "_shutdown_workers"):
+            front._shutdown_workers()
+
+
+def live_pids(iterator: Any) -> tuple[int, ...]:
+    """Process ids of the workers of ``iterator`` that are alive."""
+    return tuple(worker.pid for worker in getattr(iterator, "_workers", ()) if worker.is_alive())
+
+
+def facts_of(iterator: Any) -> Group:
+    """What is really in force in one of torch's iterators, or one of ours."""
+    workers = live_pids(iterator)
+    thread = getattr(iterator, "_pin_memory_thread", None)
+    return Group(
+        num_workers=len(workers),
+        prefetch_factor=getattr(iterator, "_prefetch_factor", None) if workers else None,
+        pin_memory=bool(iterator._pin_memory and (thread is None or thread.is_alive())),
+        persistent_workers=bool(iterator._persistent_workers and workers),
+        in_order=bool(getattr(iterator, "_in_order", True)),
+    )
+
+
+def ready_in(iterator: Any) -> int | None:
+    """Batches that lie ready in a multi-process iterator; None where the platform cannot tell."""
+    try:
+        ready = int(iterator._data_queue.qsize())
+        if iterator._data_queue is not iterator._worker_result_queue:
+            ready += int(iterator._worker_result_queue.qsize())
+    except (AttributeError, NotImplementedError, OSError, ValueError):  # no workers, no qsize, just closed
+        return None
+    # a copy of the values in one step of the interpreter: the training's thread goes on meanwhile
+    return ready + sum(1 for info in list(iterator._task_info.values()) if len(info) == 2)
+
+
+def dismiss(iterator: Any) -> None:
+    """Tells workers that have nothing left to do to end, without waiting: the joining comes one step later."""
+    if iterator is None or not getattr(iterator, "_workers", None) or iterator._shutdown:
+        return
+    iterator._workers_done_event.set()
+    for line in iterator._index_queues:
+        line.put(None)
+
+
+def abandon(source: Any, forget_pids: Any) -> None:
+    """Ends a source whole and at once, half built or not: kills its workers, closes its queues, waits for nothing.
+
+    ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the kills are not taken for accidents.
+    """
+    if getattr(source, "_worker_pids_set", False):
+        forget_pids(id(source))
+    source._worker_pids_set = False
+    source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
+    workers = getattr(source, "_workers", [])
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join(timeout=REAP_S)
+    thread = getattr(source, "_pin_memory_thread", None)
+    if thread is not None:
+        source._pin_memory_thread_done_event.set()  # it looks every 5 s and holds the result queue until then
+    queues = getattr(source, "_index_queues", [])
+    for line in itertools.chain(queues, [] if thread else [getattr(source, "_worker_result_queue", None)]):
+        if line is not None:
+            line.cancel_join_thread()
+            line.close()

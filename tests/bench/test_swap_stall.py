@@ -1,0 +1,63 @@
+"""How long a swap in the middle of an epoch stalls the training: printed, never gating (target: 150 ms).
+
+The stall is all the time that ``__next__`` takes on top of an ordinary one because of the swap: building the new
+workers, the first wait after the drain, ending the old ones. The loader is slow enough that workers matter.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Any
+
+import pytest
+import torch
+from probe.swap_harness import Harness
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.002)
+        return torch.full((3, 64, 64), float(index))
+
+
+def waits(before: int, after: int) -> tuple[list[float], float]:
+    """Seconds of each ``__next__`` of an epoch with a swap at batch 15, and the stall that the swap reports."""
+    loader = DataLoader(Slow(), batch_size=8, num_workers=before)
+    with Harness({}, {(0, 15): {"num_workers": after}}) as harness:
+        iterator, times = iter(loader), []
+        for _ in range(40):
+            began = time.perf_counter()
+            next(iterator)
+            times.append(time.perf_counter() - began)
+            time.sleep(0.02)
+        del iterator
+    return times, harness.swaps[0].stall_ns / 1e9
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("change", [(0, 2), (2, 4), (4, 2), (2, 0)])
+def test_stall_of_a_swap(change: tuple[int, int], capsys: Any) -> None:
+    longest, reported, extra = [], [], []
+    for _ in range(5):
+        times, stall = waits(*change)
+        usual = statistics.median(times[5:15])
+        around = times[15:30]
+        longest.append(max(around))
+        extra.append(sum(max(0.0, each - usual) for each in around))
+        reported.append(stall)
+    with capsys.disabled():
+        print(
+            "\n%d -> %d workers: build %.0f ms (median of 5; worst %.0f), longest __next__ %.0f ms, extra wait over the"
+            " next 15 batches %.0f ms; load %.1f"
+            % (
+                *change, statistics.median(reported) * 1e3, max(reported) * 1e3, statistics.median(longest) * 1e3,
+                statistics.median(extra) * 1e3, os.getloadavg()[0],
+            )
+        )  # fmt: skip
+    assert min(reported) > 0
