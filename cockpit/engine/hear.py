@@ -159,7 +159,7 @@ class Ears:
             at_s,
             step=int(message["step"]),
             steps=int(message["steps"]),
-            samples=message.get("samples"),
+            samples=_count(message, "samples"),
             wall_s=_known(message, "wall_ns"),
             wait_s=seconds(message.get("wait_ns")),
             start_s=_known(message, "start_ns"),
@@ -183,7 +183,7 @@ class Ears:
                 loader=str(message["loader"]),
                 epoch=int(message["epoch"]),
                 steps=int(message["steps"]),
-                samples=message.get("samples"),
+                samples=_count(message, "samples"),
                 wall_s=_known(message, "wall_ns"),
                 start_ms=1000.0 * _known(message, "start_ns"),
             )
@@ -200,11 +200,11 @@ class Ears:
             id=change,
             state=str(message["state"]),
             step=int(message.get("step") or 0),
-            stall_ms=message.get("stall_ms"),
+            stall_ms=None if message.get("stall_ms") is None else float(message["stall_ms"]),
             drain=int(message.get("drain") or 0),
             capacity=int(message.get("capacity") or 0),
-            before=message.get("before"),
-            in_force=message.get("in_force"),
+            before=_mapping(message.get("before")),
+            in_force=_mapping(message.get("in_force")),
             reason=message.get("reason"),
         )
         entry = entry_of(state, change)
@@ -261,6 +261,16 @@ def _unknown_change(moved: ChangeMoved) -> ChangeAsked:
     """The journal lost the asking (an engine died at the wrong moment): what came into force tells it."""
     known = {name: value for name, value in (moved.in_force or {}).items() if value is not None}
     return ChangeAsked(moved.at_s, moved.id, known)
+
+
+def _count(message: Message, name: str) -> int | None:
+    value = message.get(name)
+    return None if value is None else int(value)
+
+
+def _mapping(value: Any) -> dict[str, Any] | None:
+    """A copy, or TypeError: the fold must be able to rely on it."""
+    return None if value is None else {str(name): item for name, item in dict(value).items()}
 
 
 def _known(message: Message, name: str) -> float:

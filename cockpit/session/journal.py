@@ -76,8 +76,7 @@ class Journal:
         new = path.with_suffix(".new")
         try:
             # a reader must never meet a segment without its snapshot: it gets its name once that is written
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(pack({"snapshot": to_plain(state)}))
+            _write(new, pack({"snapshot": to_plain(state)}))
             os.replace(new, path)
             opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         except OSError:
@@ -215,9 +214,15 @@ def _rewrite(path: Path, packed: Path, keep: Callable[[Iterator[dict[str, Any]]]
     """``path`` becomes ``packed``, compressed; where that fails, it stays as it is."""
     new = packed.with_suffix(".new")
     try:
-        new.write_bytes(gzip.compress(b"".join(pack(line) for line in keep(_lines(path))), 6, mtime=0))
+        _write(new, gzip.compress(b"".join(pack(line) for line in keep(_lines(path))), 6, mtime=0))
         os.replace(new, packed)
         path.unlink()
     except OSError:
         return False
     return True
+
+
+def _write(path: Path, content: bytes) -> None:
+    """For this user's eyes only: a journal holds what the training printed."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)

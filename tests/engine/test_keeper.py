@@ -93,7 +93,14 @@ def test_folder_that_is_gone(keep, tmp_path: Path) -> None:
 def test_survives_signals_and_a_training_that_kills_its_group(keep, tmp_path: Path) -> None:
     process = keep(python("import os, signal, time; time.sleep(1); os.killpg(0, signal.SIGKILL)"))
     wait_for((tmp_path / "pids.json").exists, "it has started")
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE):
+    for number in (
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGQUIT,
+        signal.SIGTSTP,
+        signal.SIGPIPE,
+    ):
         process.send_signal(number)
     assert process.wait(20) == 0
     assert status(tmp_path) == ["137"]

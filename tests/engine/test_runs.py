@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from cockpit.engine.processes import boot_id
-from cockpit.engine.rundir import RunDir, new_rundir, read_json, rundir_at, runs_folder, safe_sockets, write_json
+from cockpit.engine.rundir import (
+    RunDir,
+    new_rundir,
+    read_json,
+    rundir_at,
+    runs_folder,
+    safe_sockets,
+    write_json,
+)
 from cockpit.engine.runs import list_runs, look, resolve
 from cockpit.model.errors import NoSuchRun, StartError
 
@@ -19,7 +27,12 @@ def made(state_dir: Path, name: str, at_s: float, exit_status: str | None = None
     if exit_status is not None:
         run.exit_status.write_text(exit_status)
     else:
-        me = {"keeper": os.getpid(), "training": os.getpid(), "keeper_started": None, "training_started": None}
+        me = {
+            "keeper": os.getpid(),
+            "training": os.getpid(),
+            "keeper_started": None,
+            "training_started": None,
+        }
         write_json(run.pids, me)
     return run
 

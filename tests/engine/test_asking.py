@@ -1,0 +1,150 @@
+"""Asking for changes: merging with the queue, taking back, repeating, refusing; decided from the state alone."""
+
+from __future__ import annotations
+
+import pytest
+from support.events import Story, beginning, knob, loader
+
+from cockpit.engine import changes
+from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, Stopping, TrainingEnded
+from cockpit.session.fold import fold_all
+from cockpit.session.state import State
+
+
+def training(**in_force: object) -> State:
+    knobs = (
+        knob("num_workers", 0, in_force.get("num_workers", 0)),
+        knob("prefetch_factor", None, in_force.get("prefetch_factor")),
+        knob("pin_memory", False),
+    )
+    return fold_all([*beginning(), LoadersSeen(1001.0, (loader(knobs=knobs),))])
+
+
+def carried_out(state: State, decision: changes.Decision) -> State:
+    return fold_all(decision.events, state)
+
+
+def test_asking_queues_and_tells_the_probe() -> None:
+    decision = changes.ask(training(), 5.0, "c1", {"num_workers": 4})
+    assert decision.events == (ChangeAsked(5.0, "c1", {"num_workers": 4}),)
+    assert decision.messages == ({"m": "ask", "id": "c1", "knobs": {"num_workers": 4}, "now": False, "loader": None},)
+    assert decision.result == {"id": "c1"}
+
+
+def test_what_is_still_queued_is_asked_together() -> None:
+    state = carried_out(training(), changes.ask(training(), 5.0, "c1", {"num_workers": 4, "pin_memory": True}))
+    decision = changes.ask(state, 6.0, "c2", {"num_workers": 6})
+    assert decision.events == (
+        ChangeMoved(6.0, "c1", "dropped"),
+        ChangeAsked(6.0, "c2", {"num_workers": 6, "pin_memory": True}),
+    )
+    assert [message["m"] for message in decision.messages] == ["drop", "ask"]
+    assert [entry.id for entry in carried_out(state, decision).ledger] == ["c2"]
+    other = changes.ask(state, 6.0, "c3", {"num_workers": 2}, loader="train.py:41")
+    assert len(other.events) == 1, "another target is another change"
+
+
+def test_now_takes_the_queue_along() -> None:
+    state = carried_out(training(), changes.ask(training(), 5.0, "c1", {"num_workers": 4}))
+    assert changes.ask(state, 6.0, "c2", {}, now=True).events[-1] == ChangeAsked(6.0, "c2", {"num_workers": 4}, True)
+    sticky = carried_out(state, changes.ask(state, 6.0, "c2", {}, now=True))
+    assert changes.ask(sticky, 7.0, "c3", {"pin_memory": True}).events[-1].now
+    with pytest.raises(UsageError, match="nothing is queued to apply now"):
+        changes.ask(training(), 6.0, "c2", {}, now=True)
+
+
+def test_coming_back_to_what_is_in_force_empties_the_queue() -> None:
+    state = training(num_workers=2)
+    with pytest.raises(CockpitError, match="num_workers is already 2"):
+        changes.ask(state, 5.0, "c1", {"num_workers": 2})
+    asked = carried_out(state, changes.ask(state, 5.0, "c1", {"num_workers": 3}))
+    back = changes.ask(asked, 6.0, "c2", {"num_workers": 2})
+    assert back.result == {"id": None, "dropped": ["c1"]}
+    assert carried_out(asked, back).ledger == ()
+    assert changes.ask(state, 5.0, "c1", {"num_workers": "script"}).result == {"id": "c1"}
+    with pytest.raises(CockpitError, match="already as the script has it"):
+        changes.ask(training(), 5.0, "c1", {"num_workers": "script"})
+
+
+def test_a_report_older_than_the_change_does_not_count_as_in_force() -> None:
+    state = training(num_workers=0)
+    story = Story()
+    state = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 2}, capacity=4), state)
+    assert state.loaders[0].knobs[0].in_force == 0
+    assert changes.ask(state, 9.0, "c2", {"num_workers": 0}).result == {"id": "c2"}
+
+
+def test_applying_is_not_merged_nor_dropped() -> None:
+    state = fold_all([ChangeAsked(5.0, "c1", {"num_workers": 4}), ChangeMoved(6.0, "c1", "applying")], training())
+    assert [type(event) for event in changes.ask(state, 7.0, "c2", {"num_workers": 6}).events] == [ChangeAsked]
+    with pytest.raises(CockpitError, match="no change is queued"):
+        changes.drop(state, 7.0)
+    with pytest.raises(CockpitError, match="a change is being applied"):
+        changes.undo(state, 7.0, "c3")
+
+
+def test_undo_and_redo_walk_like_an_editor() -> None:
+    story = Story()
+    state = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 2}), training())
+    state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
+    undo = changes.undo(state, 7.0, "u1")
+    assert undo.events == (ChangeAsked(7.0, "u1", {"pin_memory": False}, False, None, "undo"),)
+    assert undo.result == {"id": "u1", "of": "c2"}
+    with pytest.raises(CockpitError, match="still queued: drop it first"):
+        changes.undo(carried_out(state, undo), 8.0, "u2")
+
+    def land(state: State, decision: changes.Decision) -> State:
+        asked = decision.events[-1]
+        assert isinstance(asked, ChangeAsked)
+        before = {name: None for name in asked.knobs}
+        moves = [
+            ChangeMoved(9.0, asked.id, "applying"),
+            ChangeMoved(9.0, asked.id, "settling", before=before, in_force=asked.knobs),
+        ]
+        return fold_all(moves, carried_out(state, decision))
+
+    state = land(state, undo)
+    state = land(state, changes.undo(state, 8.0, "u2"))
+    assert state.ledger[-1].asked == {"num_workers": 0}
+    with pytest.raises(CockpitError, match="nothing to undo"):
+        changes.undo(state, 9.0, "u3")
+    state = land(state, changes.redo(state, 9.0, "r1"))
+    assert state.ledger[-1].asked == {"num_workers": 2}
+    state = land(state, changes.redo(state, 9.0, "r2"))
+    assert state.ledger[-1].asked == {"pin_memory": True}
+    with pytest.raises(CockpitError, match="nothing to redo"):
+        changes.redo(state, 9.0, "r3")
+    assert changes.undo(state, 9.0, "u4").result["of"] == "r2"
+
+
+def test_undo_of_what_was_unknown_before_means_the_scripts_value() -> None:
+    state = fold_all(Story().landed("c1", {"num_workers": None}, {"num_workers": 2}), training())
+    assert changes.undo(state, 7.0, "u1").events[0].knobs == {"num_workers": "script"}
+
+
+def test_scheduled_changes_are_left_alone() -> None:
+    state = fold_all([ChangeAsked(5.0, "at0", {"num_workers": 4}, origin="schedule")], training())
+    assert len(changes.ask(state, 6.0, "c1", {"num_workers": 2}).events) == 1
+    with pytest.raises(CockpitError, match="no change is queued"):
+        changes.drop(state, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [(TrainingEnded(9.0, 0), "train-3f has ended"), (Stopping(9.0, 99.0), "train-3f is stopping")],
+)
+def test_nothing_is_asked_of_a_run_that_ends(event: object, told: str) -> None:
+    state = fold_all([event], training())  # type: ignore[list-item]
+    for verb in (
+        lambda: changes.ask(state, 9.0, "c", {"num_workers": 1}),
+        lambda: changes.undo(state, 9.0, "c"),
+    ):
+        with pytest.raises(CockpitError, match=told):
+            verb()
+
+
+def test_before_anything_is_known_asking_is_queued() -> None:
+    assert changes.ask(State(run="x"), 1.0, "c1", {"num_workers": 0}, loader="train.py:1").result == {"id": "c1"}
+    with pytest.raises(CockpitError, match=r"no loader val.py:3 was seen: there are train.py:41"):
+        changes.ask(training(), 1.0, "c1", {"num_workers": 1}, loader="val.py:3")

@@ -1,0 +1,218 @@
+"""Probe messages become events: sums of ticks, who leads, changes that overtake each other, garbage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.events import beginning
+
+from cockpit.engine.hear import Ears, schedule_of
+from cockpit.model.events import (
+    BlockMeasured,
+    ChangeAsked,
+    ChangeMoved,
+    EventsDropped,
+    LoadersSeen,
+    ProbeConnected,
+    ProbeLost,
+)
+from cockpit.session.fold import fold, fold_all
+from cockpit.session.state import State
+
+
+class Room:
+    """Ears, the state they speak to, and what was sent to each connection."""
+
+    def __init__(self, ears: Ears | None = None) -> None:
+        self.ears = ears or Ears()
+        self.state = fold_all(beginning()[:2])
+        self.sent: dict[int, list[dict[str, Any]]] = {}
+        self.at_s = 1010.0
+
+    def hear(self, key: int, **message: Any) -> list[Any]:
+        send = self.sent.setdefault(key, []).append
+        events = self.ears.hear(key, send, message, self.state, self.at_s)
+        for event in events:
+            self.state = fold(self.state, event)
+        return events
+
+    def hello(self, key: int, pid: int, trains: bool = True, **more: Any) -> list[Any]:
+        return self.hear(key, m="hello", pid=pid, trains=trains, torch="2.14.1", python="3.11.2", **more)
+
+
+def tick(**more: Any) -> dict[str, Any]:
+    sums = dict.fromkeys(("wall_ns", "wait_ns", "start_ns", "forward_ns", "backward_ns", "optimizer_ns"), 0)
+    plain = {
+        "m": "tick",
+        "step": 7,
+        "epoch": 1,
+        "step_in_epoch": 2,
+        "optimizer_steps": 7,
+        "steps": 0,
+        "samples": 0,
+    }
+    return {
+        **plain,
+        **sums,
+        "doing": "forward",
+        "doing_ns": 2_000_000,
+        "queue": None,
+        "wait_kind": None,
+        **more,
+    }
+
+
+def test_ticks_add_up_and_unknown_stays_unknown() -> None:
+    room = Room()
+    room.hello(1, 50)
+    assert room.ears.ticks.take(1010.0) == {}
+    room.hear(1, **tick(steps=2, samples=32, wall_ns=100_000_000, wait_ns=None))
+    room.hear(1, **tick(steps=1, samples=16, wall_ns=50_000_000, wait_ns=None, step=8, queue=[1, 4]))
+    taken = room.ears.ticks.take(1010.5)
+    assert (taken["steps"], taken["samples"], taken["wall_s"], taken["wait_s"]) == (3, 48, 0.15, None)
+    assert (taken["step"], taken["queue"], taken["doing"]) == (8, (1, 4), "forward")
+    assert taken["doing_for_s"] == 0.502, "a probe that cannot speak is still in the same phase"
+    later = room.ears.ticks.take(1011.0)
+    assert "steps" not in later and later["doing_for_s"] == 1.002 and later["step"] == 8
+    assert room.ears.ticks.take(1010.0 + 31) == {}
+
+
+def test_no_steps_is_a_measured_zero_but_a_tick_without_figures_hides_no_sum() -> None:
+    room = Room()
+    room.hello(1, 50)
+    room.hear(1, **tick(steps=0, samples=None))
+    room.hear(1, **tick(steps=2, samples=8))
+    assert room.ears.ticks.take(1010.0)["samples"] == 8
+    room.hear(1, **tick(steps=2, samples=None))
+    room.hear(1, **tick(steps=2, samples=8))
+    assert room.ears.ticks.take(1010.0)["samples"] is None
+    room.hear(1, **tick())
+    assert room.ears.ticks.take(1010.0)["samples"] == 0
+
+
+def test_rank_zero_leads_and_helpers_are_no_ranks() -> None:
+    room = Room()
+    launcher = room.hello(1, 40, trains=False)
+    assert [type(event) for event in launcher] == [ProbeConnected]
+    loaders = [{"id": "train.py:3", "role": "train", "kind": "map", "workers": [91]}]
+    room.hello(3, 52, rank=1, world=2)
+    room.hear(3, m="loaders", loaders=loaders)
+    assert room.ears.worker_pids() == (91,)
+    events = room.hello(2, 51, rank=0, world=2)
+    assert [event.rank for event in events if isinstance(event, ProbeConnected)] == [0]
+    assert room.hear(3, **tick(steps=1)) == [] and room.ears.ticks.take(1010.0) == {}
+    assert (
+        room.hear(3, m="block", step=1, steps=10, wall_ns=1e9, start_ns=0, backward_ns=0, optimizer_ns=0, epoch=0) == []
+    )
+    room.hear(2, **tick(steps=1, samples=4))
+    assert room.ears.ticks.take(1010.0)["samples"] == 4
+    assert room.hello(4, 60, trains=False) == [], "torch was imported by something else"
+    assert room.ears.lost(4, 1011.0) == []
+    after = room.ears.lost(2, 1011.0)
+    assert after[0] == ProbeLost(1011.0, 51) and isinstance(after[1], LoadersSeen)
+
+
+def test_a_helper_that_begins_to_train_becomes_the_training() -> None:
+    room = Room()
+    room.hello(1, 40, trains=False)
+    room.hello(2, 41, trains=False)
+    lead = room.ears.lead()
+    assert lead is not None and lead.pid == 40
+    events = room.hello(2, 41, trains=True)
+    assert isinstance(events[0], ProbeConnected) and room.ears.lead().pid == 41  # type: ignore[union-attr]
+
+
+def test_reconnecting_process_is_told_what_is_pending() -> None:
+    room = Room()
+    room.hello(1, 50)
+    room.state = fold_all([ChangeAsked(1011.0, "c1", {"num_workers": 2}, now=True)], room.state)
+    assert room.ears.lost(1, 1012.0) == [ProbeLost(1012.0, 50)]
+    room.hello(2, 50)
+    assert room.sent[2] == [{"m": "ask", "id": "c1", "knobs": {"num_workers": 2}, "now": True, "loader": None}]
+    # an old connection that closes after the new one is there loses nothing
+    room.hello(3, 50)
+    assert room.ears.lost(2, 1013.0) == []
+
+
+def test_change_that_was_withdrawn_too_late_comes_back_to_the_ledger() -> None:
+    room = Room()
+    room.hello(1, 50)
+    asked = ChangeAsked(1009.0, "c1", {"num_workers": 2})
+    room.ears.withdrawn["c1"] = asked
+    events = room.hear(
+        1,
+        m="change",
+        id="c1",
+        state="settling",
+        step=5,
+        before={"num_workers": 0},
+        in_force={"num_workers": 2},
+    )
+    assert [type(event) for event in events] == [ChangeAsked, ChangeMoved]
+    assert room.state.current.change == "c1" and room.state.ledger[0].change == {"num_workers": (0, 2)}
+    again = room.hear(1, m="change", id="c1", state="settling", step=5)
+    assert again == [], "told again after a reconnect"
+    assert room.hear(1, m="change", id="c9", state="dropped") == []
+
+
+def test_scheduled_change_enters_the_ledger_when_its_moment_comes() -> None:
+    at = [{"id": "at0", "when": "step", "n": 7, "knobs": {"num_workers": 2}, "loader": None}]
+    room = Room(Ears(schedule_of({"at": at})))
+    room.hello(1, 50)
+    asked, moved = room.hear(1, m="change", id="at0", state="applying", step=7)
+    assert (asked.origin, asked.now, asked.at_s, moved.state) == ("schedule", True, 1010.0, "applying")
+    assert len(room.hear(1, m="change", id="at0", state="refused", reason="no")) == 1
+
+
+def test_blocks_epochs_and_drops() -> None:
+    room = Room()
+    room.hello(1, 50)
+    figures = {
+        "wall_ns": 2e9,
+        "wait_ns": 1e9,
+        "start_ns": 0,
+        "forward_ns": None,
+        "backward_ns": 5e8,
+        "optimizer_ns": 1e8,
+    }
+    (block,) = room.hear(1, m="block", step=20, steps=10, samples=160, epoch=1, change=None, capacity=4, **figures)
+    assert block == BlockMeasured(1010.0, 20, 10, 160, 2.0, 1.0, 0.0, None, 0.5, 0.1, 1, None, 4)
+    (epoch,) = room.hear(1, m="epoch", loader="a:1", epoch=2, steps=9, samples=None, wall_ns=3e9, start_ns=4e7)
+    assert (epoch.wall_s, epoch.start_ms, epoch.samples) == (3.0, 40.0, None)
+    assert room.hear(1, m="dropped", count=3) == [EventsDropped(1010.0, 3)]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+names = st.sampled_from(
+    [
+        "pid",
+        "loaders",
+        "steps",
+        "step",
+        "samples",
+        "wall_ns",
+        "id",
+        "state",
+        "epoch",
+        "count",
+        "before",
+        "queue",
+        "off",
+    ]
+)
+
+
+@given(st.sampled_from(["hello", "loaders", "tick", "block", "epoch", "change", "dropped", "x"]),
+       st.dictionaries(names, json_values, max_size=6))  # fmt: skip
+def test_garbage_changes_nothing_and_raises_nothing(kind: str, fields: dict[str, Any]) -> None:
+    room = Room()
+    room.hello(1, 50)
+    room.hear(1, **{**fields, "m": kind})
+    room.ears.ticks.take(1012.0)
+    assert isinstance(room.state, State)

@@ -1,0 +1,87 @@
+"""The newest line of the training's output: cleaned, bounded, whatever happens to the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.engine.output import LINE_AT_MOST, READ_AT_MOST, Output, clean
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b"plain", "plain"),
+        (b"10%\r20%\r30%", "30%"),
+        (b"30%\r", "30%"),
+        (b"loss \x1b[1;31m0.5\x1b[0m\x1b[K", "loss 0.5"),
+        (b"\x1b]0;title\x07text\x1b]8;;http://x\x1b\\link", "textlink"),
+        (b"\x1b[2J\x1b[Hgone", "gone"),
+        (b"\x1b(Bx\x1b7y\x1bMz", "xyz"),
+        (b"caf\xc3\xa9 \xff\xfe", "caf\u00e9 \ufffd\ufffd"),
+        (b"a\tb\x00\x08c\x7f", "a bc"),
+        (b"[/markup] [red]", "[/markup] [red]"),
+        ("x\u202eevil\u2028y".encode(), "xevily"),
+        (b"\x1b[31m \r\n", ""),
+        (b"x" * 500, "x" * LINE_AT_MOST),
+        (b"half an escape \x1b[12", "half an escape"),
+    ],
+)
+def test_clean(line: bytes, shown: str) -> None:
+    assert clean(line) == shown
+
+
+@given(st.binary(max_size=300))
+def test_clean_is_always_harmless(line: bytes) -> None:
+    shown = clean(line)
+    assert len(shown) <= LINE_AT_MOST
+    assert all(char.isprintable() or not char.isascii() for char in shown)
+    assert "\x1b" not in shown and "\x9b" not in shown and "\r" not in shown
+
+
+def test_follows_appends_partial_lines_and_truncation(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    output = Output(path)
+    assert not output.look()
+    path.write_bytes(b"one\ntw")
+    assert output.look() and (output.line, output.written) == ("tw", 6)
+    assert not output.look()
+    with path.open("ab") as file:
+        file.write(b"o\n\n")
+    assert output.look() and (output.line, output.written) == ("two", 9)
+    path.write_bytes(b"new\n")
+    assert output.look() and (output.line, output.written) == ("new", 13)
+    path.unlink()
+    assert not output.look() and output.line == "new"
+
+
+def test_next_engine_goes_on_counting(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 100 + b"\n")
+    assert Output(path, 40).look()
+    counted_before_truncation = Output(path, 5000)
+    counted_before_truncation.look()
+    assert counted_before_truncation.written == 5000
+    with path.open("ab") as file:
+        file.write(b"y\n")
+    counted_before_truncation.look()
+    assert counted_before_truncation.written == 5002
+
+
+def test_reads_the_end_only(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"")
+    output = Output(path)
+    output.look()
+    with path.open("ab") as file:
+        file.write(b"z" * 5_000_000 + b"\nlast\n")
+    output.look()
+    assert (output.line, output.written) == ("last", 5_000_006)
+    with path.open("ab") as file:
+        file.write(b"e" * (3 * READ_AT_MOST))
+    output.look()
+    assert output.line == "e" * LINE_AT_MOST
+    assert len(output._rest) <= READ_AT_MOST
