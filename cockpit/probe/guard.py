@@ -5,6 +5,7 @@ the same. Called by ``install``, ``roots`` and ``pulse``. The only broad ``excep
 file; an exception that a signal handler of the script raised while we happened to run is the script's and passes.
 """
 
+# ruff: noqa: BLE001  (the guard is the one place that catches everything)
 from __future__ import annotations
 
 import signal

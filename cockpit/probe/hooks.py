@@ -7,6 +7,7 @@ They must stay short (a step may cost twelve Python calls in all) and never touc
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from typing import Any, Callable
@@ -15,15 +16,22 @@ from . import recorder as phases
 from .place import where
 from .recorder import Recorder
 from .roles import Roles
-from .streams import OTHER, TRAIN, UNKNOWN, LoaderRecord, Registry, Stream
+from .samples import SIZES, first_dimension
+from .streams import OTHER, TRAIN, UNKNOWN, Registry, Stream
+
+WORTH_A_LOOK_NS = 500_000
+LOOKS = 8
+FACTS_NS = 1_000_000_000
+"""What a wait was for is asked at a batch that took longer than that, or at the last of so many looks."""
 
 
 class LoaderHooks:
     """Round ``DataLoader.__init__``, ``__iter__``, and the iterators' ``__next__`` and ``_next_index``."""
 
     def __init__(
-        self, recorder: Recorder, roles: Roles, registry: Registry, changes: Any, torch_folder: str
+        self, recorder: Recorder, roles: Roles, registry: Registry, changes: Any, run: Any, torch_folder: str
     ) -> None:
+        self._run = run
         self._recorder = recorder
         self._roles = roles
         self._registry = registry
@@ -33,14 +41,25 @@ class LoaderHooks:
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
         self.news: deque[dict[str, Any]] = deque()
+        self.facts_due = True
         self.look_due = False
+        self._looks = self._facts_ns = 0
+        self._kind_seen: str | None = None
         self.queue: tuple[int, int] | None = None
         self.wait_kind: str | None = None
+
+    def look_again(self, now: int) -> None:
+        """Called by the probe's thread at each beat: look at the queue soon, and at what is in force once a second."""
+        self._looks = 0
+        self.look_due = True
+        if now - self._facts_ns > FACTS_NS:
+            self._facts_ns = now
+            self.facts_due = True
 
     # ---- DataLoader.__init__ ----
 
     def entering_init(self, loader: Any, *_: Any) -> None:
-        self._registry.constructed(loader, where(self._torch_folder))
+        self._registry.constructed(loader, where(self._torch_folder, loader))
 
     def left_init(self, token: Any, result: Any, error: BaseException | None) -> None:
         """Nothing to leave."""
@@ -54,17 +73,17 @@ class LoaderHooks:
         now, thread = recorder.clock(), recorder.ident()
         self.on_open()
         if not registry.known(loader):
-            registry.constructed(loader, where(self._torch_folder))
+            registry.constructed(loader, where(self._torch_folder, loader))
         record, fresh = registry.record_of(loader)
-        former = record.open_stream()
-        if former is not None:
-            self.ended(former, recorder.last_update_ns if recorder.updates else former.entered)
+        if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
+            recorder.end_step(now)  # next(iter(loader)) in each step: this is where the next batch is asked for
         stream = Stream(record, now, thread)
         stream.base = recorder.mark(now)
-        sizes = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get("_cockpit_sizes")
-        if sizes is not None:
-            sizes.clear()
-        self._changes.at_boundary(stream, loader, fresh)
+        kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
+        if kept is not None:
+            kept.clear()
+        self._run("swap", self._changes.at_boundary, stream, loader, fresh)
+        stream.planned = self._changes.planned(stream)
         if thread == recorder.thread or recorder.thread is None:
             recorder.doing, recorder.since = phases.LOADER_START, recorder.clock()
         return stream
@@ -74,19 +93,20 @@ class LoaderHooks:
         now = recorder.clock()
         if stream.thread == recorder.thread or recorder.thread is None:
             recorder.doing, recorder.since = phases.OTHER, now
-        if error is not None:
-            return
-        stream.start_ns = stream.pending_start = now - stream.opened_ns
-        stream.pending_at = recorder.steps
         attributes = getattr(iterator, "__dict__", None)
-        if attributes is None:
+        if error is not None or attributes is None:
             return
-        stream.iterator = weakref.ref(iterator, lambda _, stream=stream: self._iterator_died(stream))
-        stream.sizes = attributes.setdefault("_cockpit_sizes", stream.sizes)
+        former = attributes.get("_cockpit")
+        if former is not None:
+            self.left(former)  # persistent workers: torch uses one iterator again and again
+        stream.start_ns = stream.pending_start = now - stream.opened_ns
+        stream.iterator = weakref.ref(iterator, functools.partial(self._iterator_died, stream))
+        stream.sizes = attributes.setdefault(SIZES, stream.sizes)
         attributes["_cockpit"] = stream
         record.stream = stream
         record.iterators += 1
-        self._changes.news = True
+        self._run("swap", self._changes.opened, stream, record.alive(), iterator, stream.planned)
+        self._changes.news = self.facts_due = True
 
     # ---- iterator.__next__ ----
 
@@ -99,100 +119,103 @@ class LoaderHooks:
         stream.thread = thread
         if recorder.thread is not None and recorder.thread != thread:
             if recorder.attention and self._changes.concerns(stream):
-                self._changes.at_next(stream, iterator)
+                self._run("swap", self._changes.at_next, stream, iterator)
             return stream, now
         if recorder.inside:
             return None  # a loader inside another loader's dataset: its time is the outer one's
         recorder.inside = True
-        if stream.trains:
-            recorder.stream = stream
-            if recorder.updates:
-                recorder.end_step(now)
-        if recorder.base is None and stream.batches:
-            stream.base = recorder.mark(now)
+        if stream.trains and recorder.updates:
+            recorder.end_step(now)
+        if stream.batches and recorder.base is None:
+            stream.rebase(recorder.mark(now))
         stream.entered = now
         if recorder.attention and self._changes.concerns(stream):
-            self._changes.at_next(stream, iterator)
+            self._run("swap", self._changes.at_next, stream, iterator)
         recorder.doing = phases.LOADER if stream.batches else phases.LOADER_START
         if self.look_due and stream.trains:
-            self.look_due = False
-            self.queue, self.wait_kind = self._changes.look_at_queue(stream, iterator)
+            self._looks += 1
+            seen = self._run("swap", self._changes.look_at_queue, stream, iterator)
+            self.queue, self._kind_seen = seen or (None, None)
+            self.look_due = self._kind_seen is not None
         recorder.since = now
         return stream, now
 
     def left_next(self, token: tuple[Stream, int], data: Any, error: BaseException | None) -> None:
         stream, began = token
-        recorder, record = self._recorder, stream.record
+        recorder = self._recorder
         now = recorder.clock()
         spent = now - began
         here = recorder.thread is None or recorder.thread == stream.thread
         if here:
             recorder.inside = False
             recorder.doing, recorder.since = phases.OTHER, now
+            recorder.charged += spent
         iterator = stream.iterator()
         attributes = iterator.__dict__
         start = spent
         if stream.batches and error is None:
             start = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
+            start += stream.stalled_ns
+            stream.stalled_ns = 0
+        if self._kind_seen is not None:
+            self.look_due = spent < WORTH_A_LOOK_NS and self._looks < LOOKS
+            self.wait_kind, self._kind_seen = self._kind_seen, None
         if recorder.base is not None and stream.trains and here:
             recorder.wait += spent - start
             recorder.start += start
-            recorder.charged += spent
         else:
             if stream.pending_at != recorder.steps:
-                stream.pending_wait = stream.pending_start = 0
+                stream.rebase(None)
                 stream.pending_at = recorder.steps
             stream.pending_wait += spent - start
             stream.pending_start += start
         stream.start_ns += start
-        if error is not None:
-            if isinstance(error, StopIteration):
-                self.ended(stream, began, now)
-            return
+        if error is None:
+            self._count(stream, attributes, data)
+            recent = self._roles.recent
+            if not recent:
+                stream.evaluated = False
+                recent.append(stream)
+            elif recent[-1] is not stream or stream.evaluated:
+                self._roles.handed_out(stream)
+            if stream.landing or (self.facts_due and stream.trains):
+                self.facts_due = False
+                self._run("swap", self._changes.looked_at, stream, iterator)
+        elif isinstance(error, StopIteration):
+            self.ended(stream, began, now)
+
+    def _count(self, stream: Stream, attributes: dict[str, Any], data: Any) -> None:
+        """One batch more: how many samples it really holds."""
+        recorder = self._recorder
         if not stream.batches:
-            record.epoch_start_ms = stream.start_ns / 1e6
+            stream.record.epoch_start_ms = stream.start_ns / 1e6
+            stream.first_step = recorder.steps
+        stream.batches += 1
         size = attributes.get("_cockpit_samples")
         if size is None:
             size = stream.sizes.popleft() if stream.sizes else None
-            if size is None or record.kind != "map":
+            if size is None or stream.record.kind != "map":
                 size = first_dimension(data, 3)
-        stream.batches += 1
-        if size is None:
-            stream.unsized += 1
-            recorder.unsized += stream.trains
+        known = 0 if size is None else size
+        stream.samples += known
+        stream.unsized += size is None
+        if stream.trains:
+            recorder.samples += known
+            recorder.unsized += size is None
         else:
-            stream.samples += size
-            if stream.trains:
-                recorder.samples += size
-        recent = self._roles.recent
-        if not recent or recent[-1] is not stream or stream.evaluated:
-            self._roles.handed_out(stream)
-        if stream.landing or stream.batches <= 2:
-            self._changes.looked_at(stream, iterator)
-
-    # ---- iterator._next_index ----
-
-    @staticmethod
-    def count_index(original: Any, is_compiling: Callable[[], bool]) -> Callable[[Any], Any]:
-        """A ``_next_index`` that remembers how long each index batch was; nothing in it can fail."""
-
-        def _next_index(self: Any) -> Any:
-            index = original(self)
-            if not is_compiling():
-                sizes = self.__dict__.get("_cockpit_sizes")
-                if sizes is None:
-                    sizes = self.__dict__["_cockpit_sizes"] = deque()
-                sizes.append(len(index) if type(index) in (list, tuple) else None)
-            return index
-
-        return _next_index
+            stream.pending_samples += known
+            stream.pending_unsized += size is None
 
     # ---- ends ----
 
-    def _iterator_died(self, stream: Stream) -> None:
+    def _iterator_died(self, stream: Stream, _: Any) -> None:
         """A weakref callback: the script let go of the iterator (``break``). Runs anywhere: only a few stores."""
-        if not stream.ended:
-            self.ended(stream, self._recorder.last_update_ns if self._recorder.updates else stream.entered)
+        self.left(stream)
+
+    def left(self, stream: Stream) -> None:
+        """The script will not come back to this stream: its last step ended with the last update."""
+        recorder = self._recorder
+        self.ended(stream, recorder.last_update_ns if recorder.updates else stream.entered)
 
     def ended(self, stream: Stream, at_ns: int, closed_ns: int = 0) -> None:
         """The stream is used up or left: its steps end at ``at_ns``; closing it took until ``closed_ns``."""
@@ -208,91 +231,21 @@ class LoaderHooks:
         others = any(s.trains and s is not stream and not s.ended for s in self._roles.recent)
         if not others and stream.thread == recorder.thread:
             if recorder.updates and recorder.base is not None:
-                recorder.end_step(max(at_ns, recorder.last_update_ns))
+                recorder.end_step(at_ns)
             recorder.decide_own_optimizer()
-            recorder.leave_steps(at_ns, max(0, closed_ns - at_ns))
-        if not stream.steps:
+            recorder.leave_steps(max(0, closed_ns - at_ns))
+        # read ahead, the training is some batches behind: what was served is all that can be said
+        steps = stream.batches if record.read_ahead else recorder.steps - stream.first_step
+        if not steps or not stream.batches:
             return
-        sure = None if stream.unsized else stream.samples
+        samples = None if stream.unsized else stream.samples
         self.news.append({
-            "m": "epoch", "loader": record.id, "epoch": record.epochs, "steps": stream.steps, "samples": sure,
-            "wall_ns": max(0, at_ns, closed_ns) - stream.opened_ns, "start_ns": stream.start_ns,
+            "m": "epoch", "loader": record.id, "epoch": record.epochs, "steps": steps, "samples": samples,
+            "wall_ns": max(at_ns, closed_ns) - stream.opened_ns, "start_ns": stream.start_ns,
         })  # fmt: skip
         record.epochs += 1
-        record.steps_per_epoch = stream.steps
-        if sure is not None:
-            record.samples_by_epoch.append(sure)
-        recorder.epoch = record.epochs
-        recorder.step_in_epoch = 0
+        record.steps_per_epoch = steps
+        if samples is not None:
+            record.samples_by_epoch.append(samples)
+        recorder.epoch, recorder.epoch_began_step = record.epochs, recorder.steps
         self._changes.news = True
-
-    # ---- backward ----
-
-    def after_backward(self, began: int, charged: int) -> None:
-        """Charge it, and let this backward tell which loaders train; the plain step goes straight through."""
-        recorder, roles = self._recorder, self._roles
-        recorder.backward_left(began, charged)
-        if recorder.thread is None:
-            recorder.thread = recorder.ident()
-        recent = roles.recent
-        if len(recent) == 1 and recent[0].trains and recorder.base is not None and not recorder.read_ahead:
-            roles.interval += 1
-            recent[0].interval = roles.interval
-            recent.clear()
-        elif recent or recorder.base is None:
-            self._settle(began)
-        if recorder.loaderless and not recorder.forward_seen:
-            if recorder.base is None:
-                recorder.begin(recorder.mark(began))
-            elif recorder.updates > (not recorder.optimizer_seen):
-                recorder.end_step(began)
-                recorder.updates += not recorder.optimizer_seen
-
-    def _settle(self, began: int) -> None:
-        recorder = self._recorder
-        known = bool(self._registry.training())
-        training, ahead = self._roles.settle(recorder.thread or 0, known)
-        for stream in training:
-            if not stream.trains:
-                self._promote(stream, ahead)
-        if training:
-            recorder.loaderless = recorder.read_ahead = ahead
-            recorder.stream = stream = training[-1]
-            recorder.epoch = stream.record.epochs
-            if recorder.base is None and not ahead:
-                bases = [s.base for s in training if s.base is not None]
-                recorder.begin(min(bases) if bases else recorder.mark(began))
-                for stream in training:
-                    recorder.wait += stream.pending_wait
-                    recorder.start += stream.pending_start
-                    stream.pending_wait = stream.pending_start = 0
-        elif not known:
-            recorder.loaderless = True
-
-    def _promote(self, stream: Stream, ahead: bool) -> None:
-        recorder, record = self._recorder, stream.record
-        stream.trains = True
-        record.role = TRAIN
-        record.read_ahead = ahead
-        recorder.samples += stream.samples
-        recorder.unsized += stream.unsized
-        if recorder.base is not None:
-            recorder.wait += stream.pending_wait
-            recorder.start += stream.pending_start
-            stream.pending_wait = stream.pending_start = 0
-        self._changes.news = True
-
-
-def first_dimension(data: Any, depth: int) -> int | None:
-    """Length of the first tensor found in ``data``, or None: never a guess."""
-    shape = getattr(data, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else None
-    if depth and hasattr(data, "values") and hasattr(data, "keys"):
-        data = list(data.values())
-    if depth and isinstance(data, (list, tuple)):
-        for item in data[:8]:
-            found = first_dimension(item, depth - 1)
-            if found is not None:
-                return found
-    return None

@@ -6,6 +6,7 @@ at exit). A full or dead socket costs one failed system call; it must never bloc
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import deque
 from typing import Any, Callable
@@ -20,13 +21,12 @@ _READ = 65536
 class Link:
     """One connection. ``greeting`` gives the messages that begin each (re)connection."""
 
-    def __init__(
-        self, path: str, clock: Callable[[], int], greeting: Callable[[], list[dict[str, Any]]]
-    ) -> None:
+    def __init__(self, path: str, clock: Callable[[], int], greeting: Callable[[], list[dict[str, Any]]]) -> None:
         self._path = path
         self._clock = clock
         self._greeting = greeting
         self._socket: socket.socket | None = None
+        self._identity: os.stat_result | None = None
         self._next_try_ns = 0
         self._queue: deque[dict[str, Any]] = deque()
         self._out = b""
@@ -55,6 +55,7 @@ class Link:
     def pump(self) -> list[dict[str, Any]]:
         """Connect if it is time to, send what goes without waiting, return what has arrived."""
         try:
+            self._check_it_is_ours()
             if self._socket is None and not self._connect():
                 return []
             self._send()
@@ -76,9 +77,23 @@ class Link:
             fresh.close()
             return False
         self._socket, self._out, self._lines = fresh, b"", Lines()
+        self._identity = os.fstat(fresh.fileno())
         for message in reversed(self._greeting()):
             self._queue.appendleft(message)
         return True
+
+    def _check_it_is_ours(self) -> None:
+        """A script may close every descriptor it does not know; the number may be its own file by now."""
+        if self._socket is None or self._identity is None:
+            return
+        try:
+            now = os.fstat(self._socket.fileno())
+            ours = (now.st_dev, now.st_ino) == (self._identity.st_dev, self._identity.st_ino)
+        except OSError:
+            ours = False
+        if not ours:
+            self._socket.detach()
+            self._socket, self._out = None, b""
 
     def _send(self) -> None:
         assert self._socket is not None
@@ -111,6 +126,7 @@ class Link:
 
     def close(self) -> None:
         """Let go of the socket; half a line that went out is lost, whole messages in the queue are kept."""
+        self._check_it_is_ours()
         if self._socket is not None:
             self._socket.close()
             self._socket = None

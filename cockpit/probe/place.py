@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
 _DEEPEST = 64
 
 
-def where(torch_folder: str) -> str:
+def where(torch_folder: str, made: Any) -> str:
     """The innermost frame that is the user's own code: outside torch, outside installed packages, outside us.
 
     Where everything is installed code (a framework from end to end), the innermost frame outside torch.
+    The ``__init__`` of a subclass of the user's is not where ``made`` is made, but what makes it.
     """
     frame = sys._getframe(1)
     fallback = "?"
     for _ in range(_DEEPEST):
         path = frame.f_code.co_filename
-        if not path.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
+        own_init = frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is made
+        if not own_init and not path.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
             name = "%s:%d" % (os.path.basename(path), frame.f_lineno)
             if not _installed(path):
                 return name
@@ -31,9 +34,7 @@ def where(torch_folder: str) -> str:
 
 
 def _installed(path: str) -> bool:
-    return (
-        "site-packages" in path or "dist-packages" in path or path.startswith((_STDLIB, "<frozen", "<string"))
-    )
+    return "site-packages" in path or "dist-packages" in path or path.startswith((_STDLIB, "<frozen", "<string"))
 
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep

@@ -8,7 +8,7 @@ training takes, never touch torch, and say nothing on stdout or stderr.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from typing import Callable
 
 PERIOD_S = 0.2
 JOIN_S = 0.5

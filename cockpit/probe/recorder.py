@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
-
-if TYPE_CHECKING:
-    from .streams import Stream
+from typing import Callable, NamedTuple
 
 LOADER, LOADER_START, FORWARD, BACKWARD, OPTIMIZER, OTHER = (
     "loader", "loader_start", "forward", "backward", "optimizer", "other",
@@ -20,21 +17,26 @@ LOADER, LOADER_START, FORWARD, BACKWARD, OPTIMIZER, OTHER = (
 KEPT = 4096
 PROVISIONAL = 32
 PROVISIONAL_NS = 20_000_000_000
-"""Without any optimizer step seen, this many backwards (or this long) are waited for before each counts as an update."""
+"""Without any optimizer step seen, so many backwards are waited for, or so long, before each is an update."""
 
 
 class Setting(NamedTuple):
     """What a step ran under; a new object each time a change lands, so that blocks never span one."""
 
-    change: Optional[str] = None
+    change: str | None = None
     capacity: int = 0
     workers: int = 0
 
 
 class Mark(NamedTuple):
-    """The totals at one moment. ``step`` is None at the origin of a run of steps, else the step that ended here."""
+    """The totals at one moment. ``step`` is None at the origin of a run of steps, else the step that ended here.
+
+    ``lived_ns`` is the wall time of all steps up to here, gaps between epochs left out. ``unsized`` counts batches
+    whose length is not known.
+    """
 
     t_ns: int
+    lived_ns: int
     wait_ns: int
     start_ns: int
     forward_ns: int
@@ -42,9 +44,17 @@ class Mark(NamedTuple):
     optimizer_ns: int
     samples: int
     unsized: int
-    step: Optional[int]
+    step: int | None
     epoch: int
     setting: Setting
+
+
+def sums_of(mark: Mark) -> tuple[int, ...]:
+    """The totals of ``mark`` alone: wait, start, forward, backward, optimizer, samples, unsized."""
+    return (
+        mark.wait_ns, mark.start_ns, mark.forward_ns, mark.backward_ns, mark.optimizer_ns, mark.samples,
+        mark.unsized,
+    )  # fmt: skip
 
 
 class Recorder:
@@ -54,7 +64,6 @@ class Recorder:
         self.clock = clock
         self.ident = threading.get_ident
         self.on_step: Callable[[], None] = lambda: None
-        self.setting = Setting()
         self.done: deque[Mark] = deque(maxlen=KEPT)
         self.reset()
 
@@ -69,20 +78,22 @@ class Recorder:
         self.steps = self.optimizer_steps = self.backwards = 0
         self.updates = 0
         self.last_update_ns = 0
-        self.optimizer_seen = self.forward_seen = False
-        self.own_optimizer = False
+        self.optimizer_seen = self.forward_seen = self.own_optimizer = False
         self.loaderless = self.read_ahead = False
-        self.epoch = self.step_in_epoch = 0
-        self.stream: Stream | None = None
+        self.epoch = self.epoch_began_step = 0
         self.inside = False
+        self.setting = Setting()
         self.base: Mark | None = None
-        self.rest = self.mark(self.since)
-        """The totals when the last gap began."""
+        self.skipped: tuple[int, ...] = (0,) * 7
+        """What was charged in gaps, and so belongs to no step, in the order of ``Mark``."""
+        self.rest: Mark | None = self.mark(self.since)
+        """The totals when the last gap began; None outside a gap. ``told`` holds both, to be read at once."""
+        self.told: tuple[Mark | None, tuple[int, ...]] = (self.rest, self.skipped)
         self.carry = 0
         """Loader work of the gap (shutting an iterator down) that the next first step has to pay for."""
-        self.lived_ns = 0
+        self.last_forward: Mark | None = None
+        """Where the newest forward outside all steps began: where steps begin if it turns out that they do."""
         self.provisional: list[Mark] = []
-        self.provisional_since = 0
         self.attention = False
         self.due_step = -1
         self._optimizer_began = (0, 0)
@@ -90,33 +101,38 @@ class Recorder:
 
     # ---- steps ----
 
-    def mark(self, t_ns: int, step: int | None = None) -> Mark:
+    def mark(self, t_ns: int, lived_ns: int = 0, step: int | None = None) -> Mark:
         """The totals as they are, said to be those of ``t_ns``."""
         return Mark(
-            t_ns, self.wait, self.start, self.forward, self.backward, self.optimizer,
+            t_ns, lived_ns, self.wait, self.start, self.forward, self.backward, self.optimizer,
             self.samples, self.unsized, step, self.epoch, self.setting,
         )  # fmt: skip
 
     def begin(self, base: Mark) -> None:
-        """A run of steps begins at ``base``: everything before it belonged to no step."""
+        """A run of steps begins at ``base``: what was charged between the last gap's beginning and it is nobody's."""
+        if self.rest is None:
+            return
         carry, self.carry = self.carry, 0
         base = base._replace(
-            t_ns=base.t_ns - carry, start_ns=base.start_ns - carry, epoch=self.epoch, setting=self.setting
-        )
-        self.base = base
+            t_ns=base.t_ns - carry, start_ns=base.start_ns - carry, lived_ns=self.rest.lived_ns,
+            epoch=self.epoch, setting=self.setting,
+        )  # fmt: skip
+        between = (b - r for b, r in zip(sums_of(base), sums_of(self.rest)))
+        self.skipped = tuple(s + d for s, d in zip(self.skipped, between))
         self.provisional.clear()
+        self.base, self.rest = base, None
+        self.told = (None, self.skipped)
         self.done.append(base)
 
-    def leave_steps(self, t_ns: int, closing_ns: int = 0) -> None:
-        """A gap begins at ``t_ns``: what follows until the next ``begin`` belongs to no step.
+    def leave_steps(self, closing_ns: int = 0) -> None:
+        """A gap begins with the end of the last step: what follows until the next ``begin`` belongs to no step.
 
-        ``closing_ns`` of loader work charged after ``t_ns`` are carried over to the next first step.
+        ``closing_ns`` of loader work charged since then are carried over to the next first step.
         """
         if self.base is not None:
-            self.lived_ns += max(0, t_ns - self.base.t_ns)
+            self.rest = self.base
+            self.told = (self.rest, self.skipped)
             self.base = None
-            rest = self.mark(t_ns)
-            self.rest = rest._replace(start_ns=rest.start_ns - closing_ns)
             self.carry = closing_ns
         self.updates = 0
 
@@ -128,46 +144,35 @@ class Recorder:
             return
         sure = self.optimizer_seen or self.own_optimizer
         mark = Mark(
-            now, self.wait, self.start, self.forward, self.backward, self.optimizer,
-            self.samples, self.unsized, self.steps if sure else None, self.epoch, self.setting,
+            now, base.lived_ns + now - base.t_ns, self.wait, self.start, self.forward, self.backward,
+            self.optimizer, self.samples, self.unsized, self.steps if sure else None, self.epoch, self.setting,
         )  # fmt: skip
         if sure:
             self.done.append(mark)
-            self.lived_ns += now - base.t_ns
             self.base = mark
             self.steps += 1
-            self.step_in_epoch += 1
-            if self.stream is not None:
-                self.stream.steps += 1
             if self.steps >= self.due_step >= 0:
                 self.attention = True
         else:
-            self._provisional(mark)
+            self.provisional.append(mark)
+            waited_ns = mark.t_ns - self.provisional[0].t_ns
+            if len(self.provisional) >= PROVISIONAL or waited_ns > PROVISIONAL_NS:
+                self.decide_own_optimizer()
         self.on_step()
 
-    def _provisional(self, mark: Mark) -> None:
-        """No optimizer step seen yet: is this gradient accumulation, or an optimizer that we cannot see?"""
-        if not self.provisional:
-            self.provisional_since = mark.t_ns
-        self.provisional.append(mark)
-        if len(self.provisional) >= PROVISIONAL or mark.t_ns - self.provisional_since > PROVISIONAL_NS:
-            self.decide_own_optimizer()
-
     def decide_own_optimizer(self) -> None:
-        """From now on each backward counts as an update; the steps that waited for this are counted now."""
+        """No optimizer step was ever seen, so this is not accumulation: each backward is an update.
+
+        The steps that waited for this are counted now.
+        """
         if self.optimizer_seen or not self.provisional:
             return
         self.own_optimizer = True
         for mark in self.provisional:
             self.done.append(mark._replace(step=self.steps))
             self.steps += 1
-            self.step_in_epoch += 1
-            if self.stream is not None:
-                self.stream.steps += 1
-        last = self.provisional[-1]
         if self.base is not None:
-            self.lived_ns += last.t_ns - self.base.t_ns
-            self.base = last
+            self.base = self.provisional[-1]
         self.provisional.clear()
 
     # ---- phases: called with when the call began and what had been charged then ----

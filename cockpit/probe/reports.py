@@ -6,10 +6,11 @@ or a tensor, since dropping the last reference to one of those here would shut i
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ..model.knobs import LOADER_KNOBS, SCRIPT
-from .recorder import Mark, Recorder
+from ..model.knobs import LOADER_KNOBS
+from .recorder import Mark, Recorder, sums_of
 from .streams import TRAIN, LoaderRecord
 
 BLOCK_STEPS = 10
@@ -19,8 +20,8 @@ _PHASES = ("wait", "start", "forward", "backward", "optimizer")
 
 def _difference(a: Mark, b: Mark, wait_known: bool, forward_known: bool) -> dict[str, Any]:
     return {
-        "samples": b.samples - a.samples if b.unsized == a.unsized else None,
-        "wall_ns": b.t_ns - a.t_ns,
+        "samples": b.samples - a.samples if b.unsized == a.unsized and wait_known else None,
+        "wall_ns": b.lived_ns - a.lived_ns,
         "wait_ns": b.wait_ns - a.wait_ns if wait_known else None,
         "start_ns": b.start_ns - a.start_ns,
         "forward_ns": b.forward_ns - a.forward_ns if forward_known else None,
@@ -62,12 +63,9 @@ class Blocks:
                 blocks.append(block)
         return blocks
 
-    def _whole(self, last: Mark) -> Optional[dict[str, Any]]:
+    def _whole(self, last: Mark) -> dict[str, Any] | None:
         steps = len(self._parts)
-        if (
-            steps < max(BLOCK_STEPS, last.setting.workers)
-            or sum(p["wall_ns"] for p in self._parts) < BLOCK_NS
-        ):
+        if steps < max(BLOCK_STEPS, last.setting.workers) or sum(p["wall_ns"] for p in self._parts) < BLOCK_NS:
             return None
         sums, self._parts = _sum(self._parts), []
         return {
@@ -83,39 +81,48 @@ class Ticks:
         self._recorder = recorder
         self._last: dict[str, Any] | None = None
 
-    def read(self, now: int, hooks: Any) -> dict[str, Any]:
+    def read(self, now: int, hooks: Any, off: Mapping[str, str]) -> dict[str, Any]:
         """The tick at ``now``; the first one reaches back to the beginning of the first step."""
         recorder = self._recorder
         seen = self._consistent(now)
-        last = self._last or {**dict.fromkeys(seen, 0), "t": seen["t"] - seen["lived"]}
+        last = self._last or {**dict.fromkeys(seen, 0), "t": now - seen["lived"]}
         self._last = seen
-        sums = {name: max(0, seen[name] - last[name]) for name in (*_PHASES, "steps", "samples", "lived")}
+        sums: dict[str, Any] = {
+            name: max(0, seen[name] - last[name]) for name in (*_PHASES, "steps", "samples", "lived")
+        }
+        for name, unknown in (
+            ("wait", recorder.read_ahead or "loaders" in off),
+            ("samples", seen["unsized"] != last["unsized"] or "loaders" in off),
+            ("forward", not recorder.forward_seen or "forward" in off),
+        ):
+            if unknown:
+                sums[name] = None
         return {
             "m": "tick", "t_ns": now, "span_ns": max(0, now - last["t"]), "step": recorder.steps,
-            "epoch": recorder.epoch, "step_in_epoch": recorder.step_in_epoch,
+            "epoch": recorder.epoch, "step_in_epoch": recorder.steps - recorder.epoch_began_step,
             "optimizer_steps": recorder.optimizer_steps if recorder.optimizer_seen else None,
-            "steps": sums["steps"], "samples": sums["samples"] if seen["unsized"] == last["unsized"] else None,
-            "wall_ns": sums["lived"], "wait_ns": None if recorder.read_ahead else sums["wait"],
-            "start_ns": sums["start"], "forward_ns": sums["forward"] if recorder.forward_seen else None,
+            "steps": sums["steps"], "samples": sums["samples"],
+            "wall_ns": sums["lived"], "wait_ns": sums["wait"],
+            "start_ns": sums["start"], "forward_ns": sums["forward"],
             "backward_ns": sums["backward"], "optimizer_ns": sums["optimizer"], "doing": seen["doing"],
             "doing_ns": max(0, now - seen["since"]), "queue": hooks.queue,
             "wait_kind": "read_ahead" if recorder.read_ahead else hooks.wait_kind,
         }  # fmt: skip
 
     def _consistent(self, now: int) -> dict[str, Any]:
-        """The totals with the phase under way counted up to ``now``; read again if a phase ended meanwhile."""
+        """The totals of all steps, the one under way counted up to ``now``; read again if a phase ended meanwhile."""
         recorder = self._recorder
         for _ in range(3):
-            doing, since, base = recorder.doing, recorder.since, recorder.base
-            # between epochs the totals rest: what is charged then belongs to the next step and is told with it
-            totals = recorder.mark(now) if base is not None else recorder.rest
-            seen: dict[str, Any] = {name: getattr(totals, name + "_ns") for name in _PHASES}
-            seen.update(t=now, steps=recorder.steps, samples=totals.samples, unsized=totals.unsized)
-            seen.update(lived=recorder.lived_ns + (now - base.t_ns if base is not None else 0))
-            if (doing, since, base) == (recorder.doing, recorder.since, recorder.base):
+            doing, since, base, told = recorder.doing, recorder.since, recorder.base, recorder.told
+            rest, skipped = told
+            totals = rest or recorder.mark(now, base.lived_ns + max(0, now - base.t_ns) if base is not None else 0)
+            seen: dict[str, Any] = {"steps": recorder.steps, "t": now, "lived": totals.lived_ns}
+            if (doing, since, base, told) == (recorder.doing, recorder.since, recorder.base, recorder.told):
                 break
+        for name, total, gaps in zip((*_PHASES, "samples", "unsized"), sums_of(totals), skipped):
+            seen[name] = total - gaps
         phase = {"loader": "wait", "loader_start": "start"}.get(doing, doing)
-        if base is not None and phase in _PHASES:
+        if rest is None and base is not None and phase in _PHASES:
             seen[phase] += max(0, now - max(since, base.t_ns))
         seen.update(doing=doing, since=since)
         return seen
@@ -138,13 +145,12 @@ def _loader(record: LoaderRecord) -> dict[str, Any]:
 
 def _knob(record: LoaderRecord, name: str) -> dict[str, Any]:
     refusal = record.refusals.get(name)
-    wanted = record.wanted.get(name, SCRIPT)
     return {
         "name": name, "script": getattr(record.script, name, None),
         "in_force": getattr(record.in_force, name, None),
         "can": refusal.can if refusal else True, "can_now": refusal.can_now if refusal else record.kind == "map",
         "reason": record.reasons.get(name) or (refusal.reason if refusal else None),
-        "note": refusal.note if refusal else None, "wanted": wanted,
+        "note": refusal.note if refusal else None,
     }  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Roles:
         recent, self.recent = self.recent, []
         here = [s for s in recent if s.thread == thread]
         found, read_ahead = here or recent, not here
+        # a stream left by ``break`` had its turn; where all are gone, each step takes the first batch of a new one
+        found = [s for s in found if not s.ended] or found[-1:]
         if read_ahead and train_known:
             found = [s for s in found if s.trains]
         if not found:

@@ -111,6 +111,8 @@ class Roots:
                 self._roles.evaluated(recorder.ident())
             return
         recorder.forward_seen = True
+        if recorder.base is None:
+            recorder.last_forward = recorder.mark(began)
         if recorder.loaderless:
             if recorder.base is None:
                 recorder.begin(recorder.mark(began))

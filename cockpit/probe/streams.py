@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Any, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from ..model.knobs import Value
 
@@ -19,9 +20,31 @@ class Stream:
     """One iterator of a loader, from ``__iter__`` to its end. Pending times are not yet charged to any step."""
 
     __slots__ = (
-        "__weakref__", "base", "batches", "control", "ended", "entered", "evaluated", "interval", "iterator",
-        "landing", "opened_ns", "pending_at", "pending_start", "pending_wait", "record", "samples", "sizes",
-        "start_ns", "steps", "thread", "trains", "unsized",
+        "__weakref__",
+        "base",
+        "batches",
+        "control",
+        "ended",
+        "entered",
+        "evaluated",
+        "first_step",
+        "interval",
+        "iterator",
+        "landing",
+        "opened_ns",
+        "pending_at",
+        "pending_samples",
+        "pending_start",
+        "pending_unsized",
+        "pending_wait",
+        "planned", "record",
+        "samples",
+        "sizes",
+        "stalled_ns",
+        "start_ns",
+        "thread",
+        "trains",
+        "unsized",
     )  # fmt: skip
 
     def __init__(self, record: LoaderRecord, opened_ns: int, thread: int) -> None:
@@ -32,13 +55,19 @@ class Stream:
         self.trains = record.role == TRAIN
         self.opened_ns = self.entered = opened_ns
         self.base: Any = None
-        self.batches = self.samples = self.unsized = self.steps = 0
-        self.start_ns = self.pending_wait = self.pending_start = 0
-        self.pending_at = 0
-        self.sizes: deque[Optional[int]] = deque()
+        self.batches = self.samples = self.unsized = self.first_step = 0
+        self.start_ns = self.stalled_ns = 0
+        self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
+        self.pending_at = -1
+        self.sizes: deque[int | None] = deque()
         self.interval = -1
-        self.evaluated = self.ended = False
+        self.evaluated = self.ended = self.planned = False
         self.landing: list[Any] = []
+
+    def rebase(self, base: Any) -> None:
+        """What was pending belongs to no step any more (or has been charged); a new step would begin at ``base``."""
+        self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
+        self.base = base if base is not None else self.base
 
 
 class LoaderRecord:
@@ -72,11 +101,16 @@ class LoaderRecord:
         self.in_force: Any = None
         self.workers: tuple[int, ...] = ()
         self.capacity = 0
-        self.last_change: Any = None
+        self.last_landing: tuple[list[Any], dict[str, Value]] | None = None
+        """The asks that landed last, and what was wanted before them."""
 
     def alive(self) -> Any:
         """The DataLoader, or None."""
         return self.loader() if self.loader is not None else None
+
+    def stream_is_gone(self) -> bool:
+        """Whether no iterator of this loader lives any more."""
+        return self.stream is None or self.stream.ended or self.stream.iterator() is None
 
     def open_stream(self) -> Stream | None:
         """The newest iterator's stream, or None where it has ended."""

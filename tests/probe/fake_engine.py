@@ -58,9 +58,7 @@ class FakeEngine:
 
     def of(self, kind: str, **fields: object) -> list[dict]:
         with self._arrived:
-            return [
-                m for m in self.messages if m["m"] == kind and all(m.get(k) == v for k, v in fields.items())
-            ]
+            return [m for m in self.messages if m["m"] == kind and all(m.get(k) == v for k, v in fields.items())]
 
     def wait(self, kind: str, timeout_s: float = 60, **fields: object) -> dict:
         """The first message of that kind with those fields; fails after ``timeout_s``."""

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: UP, BLE001, S, SIM, N
+# ruff: noqa  (Python 2.7 has to parse it, and nothing catches for it)
 # Runs at the start of every Python process of a run (this folder is first in PYTHONPATH), so it must stay silent
 # and cheap on any interpreter: the syntax is one that Python 2.7 parses, below 3.9 it only hands on to the
 # sitecustomize that it hides. It waits for torch and then loads the probe from $COCKPIT_PACKAGE under a private

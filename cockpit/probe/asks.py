@@ -1,0 +1,149 @@
+"""What has been asked for and has not landed yet: from start.json, from the schedule, from the engine.
+
+``receive`` and ``tick`` may run in the probe's thread, the rest in the script's; nothing here touches a loader.
+It must never lose an ask silently: each ends in a message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from ..model.errors import CockpitError
+from ..model.knobs import LOADER_KNOBS, Value, check_value
+from .groups import Refused
+from .recorder import Recorder
+from .streams import TRAIN, UNKNOWN, LoaderRecord
+
+
+class Ask:
+    """One change. ``due``: None, or ("epoch" | "step" | "time", n). ``done_on``: loaders that have it."""
+
+    def __init__(self, name: str, knobs: Mapping[str, Value], now: bool, loader: str | None) -> None:
+        self.id = name
+        self.knobs = dict(knobs)
+        self.now = now
+        self.loader = loader
+        self.due: tuple[str, float] | None = None
+        self.state = "queued"
+        self.done_on: set[str] = set()
+        self.before: dict[str, Any] = {}
+        self.in_force: dict[str, Any] = {}
+        self.stall_ns = 0
+        self.drain = 0
+        self.capacity = 0
+        self.last: dict[str, Any] | None = None
+
+
+class Asks:
+    """All asks of this process by id; ``waiting`` are those that some loader has still to take."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.said: deque[dict[str, Any]] = deque()
+        """Messages for the engine, oldest first."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Nothing asked: at install and in a forked child."""
+        self.began_ns = self._recorder.clock()
+        self.by_id: dict[str, Ask] = {}
+        self.waiting: list[Ask] = []
+        self.start_set: dict[str, Value] = {}
+        self.start_loaders: dict[str, dict[str, Value]] = {}
+        self.said.clear()
+
+    def start(self, told: Mapping[str, Any]) -> None:
+        """What start.json says: set from the start, per loader, and the schedule."""
+        self.start_set = self._sound(told.get("set") or {})
+        for name, knobs in (told.get("loaders") or {}).items():
+            self.start_loaders[name] = self._sound(knobs)
+        for entry in told.get("at") or ():
+            ask = Ask(str(entry["id"]), entry["knobs"], entry["when"] != "epoch", entry.get("loader"))
+            ask.due = (entry["when"], float(entry["n"]))
+            self._take(ask)
+
+    @staticmethod
+    def _sound(knobs: Mapping[str, Any]) -> dict[str, Value]:
+        return {name: check_value(name, value) for name, value in knobs.items() if name in LOADER_KNOBS}
+
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """An ``ask`` or ``drop`` from the engine; a known id is ignored."""
+        name = str(message.get("id"))
+        if message.get("m") == "ask" and name not in self.by_id:
+            self._take(Ask(name, message["knobs"], bool(message.get("now")), message.get("loader")))
+        elif message.get("m") == "drop":
+            ask = self.by_id.get(name)
+            if ask is not None and ask.state == "queued":
+                self.move(ask, "dropped")
+
+    def _take(self, ask: Ask) -> None:
+        self.by_id[ask.id] = ask
+        try:
+            ask.knobs = {name: check_value(name, value) for name, value in ask.knobs.items()}
+            unfit = [name for name in ask.knobs if name not in LOADER_KNOBS]
+            if unfit or not ask.knobs:
+                raise Refused("%s cannot be changed in a running training" % ", ".join(unfit or ["nothing"]))
+        except CockpitError as error:
+            self.move(ask, "refused", str(error))
+            return
+        self.waiting.append(ask)
+        self.look_ahead()
+
+    def look_ahead(self, again: bool = False) -> None:
+        """Sets when the training's thread must look here next: at its next batch, or at a step."""
+        waiting, recorder = list(self.waiting), self._recorder
+        steps = [int(ask.due[1]) for ask in waiting if ask.due is not None and ask.due[0] == "step"]
+        recorder.due_step = min(steps) if steps else -1
+        overdue = 0 <= recorder.due_step <= recorder.steps
+        recorder.attention = again or overdue or any(ask.now and ask.due is None for ask in waiting)
+
+    def tick(self, now_ns: int) -> None:
+        """Called a few times a second: asks whose time has come want attention at the next batch."""
+        for ask in list(self.waiting):
+            if ask.due is not None and ask.due[0] == "time" and now_ns - self.began_ns >= ask.due[1] * 1e9:
+                self._recorder.attention = True
+
+    def for_loader(self, record: LoaderRecord) -> list[Ask]:
+        """What is due for this loader and has not landed on it, in the order it was asked."""
+        found = []
+        for ask in list(self.waiting):
+            if record.id in ask.done_on or not self._is_due(ask, record):
+                continue
+            early = record.role == UNKNOWN and ask.due == ("epoch", 0.0)
+            if ask.loader == record.id or (ask.loader is None and (record.role == TRAIN or early)):
+                found.append(ask)
+        return found
+
+    def _is_due(self, ask: Ask, record: LoaderRecord) -> bool:
+        if ask.due is None:
+            return True
+        when, n = ask.due
+        reached = {
+            "epoch": record.epochs,
+            "step": self._recorder.steps,
+            "time": (self._recorder.clock() - self.began_ns) / 1e9,
+        }
+        return bool(reached[when] >= n)
+
+    def forget(self, ask: Ask) -> None:
+        """No loader has to take it any more."""
+        if ask in self.waiting:
+            self.waiting.remove(ask)
+
+    def move(self, ask: Ask, state: str, reason: str | None = None) -> None:
+        """The ask is now in ``state``: tell the engine."""
+        ask.state = state
+        if state in ("dropped", "refused", "rolled_back"):
+            self.forget(ask)
+        ask.last = {
+            "m": "change", "id": ask.id, "state": state, "step": self._recorder.steps,
+            "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,
+            "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
+        }  # fmt: skip
+        self.said.append(ask.last)
+
+    def last_words(self) -> list[dict[str, Any]]:
+        """The newest message of every change, for an engine that is new or was away."""
+        return [ask.last for ask in list(self.by_id.values()) if ask.last is not None]

@@ -1,0 +1,222 @@
+"""The probe of one process: wires recorder, hooks, changes, link and pulse together, and lives through its moments.
+
+Made by ``install``. It says hello when torch is imported, beats five times a second once a step has ended, starts
+over in a forked child, and flushes at exit. It must stay silent in a process that does not train itself.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from typing import Any
+
+from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
+from .asks import Asks
+from .changes import Changes
+from .guard import Guard
+from .hooks import LoaderHooks
+from .link import Link
+from .pulse import Pulse
+from .recorder import Recorder
+from .reports import Blocks, Ticks, loader_message, trains
+from .roles import Roles
+from .roots import Roots
+from .streams import Registry
+from .swap import LoaderControl
+from .swap import install as install_mechanism
+from .training import Training
+
+
+class Probe:
+    """Everything of one process. Made by ``install``; tests make their own with a fake clock."""
+
+    def __init__(self, torch: Any, environ: Any = os.environ, clock: Any = time.perf_counter_ns) -> None:
+        self.torch = torch
+        self.clock = clock
+        self._environ = environ
+        self.recorder = Recorder(clock)
+        self.guard = Guard(torch.compiler.is_compiling)
+        self.roles = Roles()
+        self.registry = Registry()
+        self.mechanism = install_mechanism(torch)
+        self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
+        self.asks = Asks(self.recorder)
+        self.changes = Changes(self.recorder, self.registry, self.asks, self._control)
+        self.hooks = LoaderHooks(
+            self.recorder,
+            self.roles,
+            self.registry,
+            self.changes,
+            self.guard.run,
+            os.path.dirname(torch.__file__),
+        )
+        self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
+        self.roots = Roots(torch, self.guard, self.recorder, self.roles)
+        self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
+        self.blocks = Blocks()
+        self.ticks = Ticks(self.recorder)
+        self.link = self._new_link()
+        self.child = multiprocessing.parent_process() is not None
+        self._said_off = 0
+        self._said_trains = False
+
+    def _control(self, loader: Any) -> LoaderControl:
+        return LoaderControl(self.mechanism, loader)
+
+    def _new_link(self) -> Link:
+        return Link(self._environ.get(ENV_SOCKET, ""), self.clock, self.greeting)
+
+    # ---- what the engine is told ----
+
+    def greeting(self) -> list[dict[str, Any]]:
+        """hello, loaders, and the last word on each change: begins every connection."""
+        self._said_off = self.guard.failures
+        self._said_trains = trains(self.registry.records.values()) or self.recorder.steps > 0
+        hello = {
+            "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": self._number("RANK"),
+            "world": self._number("WORLD_SIZE"), "python": "%d.%d.%d" % sys.version_info[:3],
+            "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
+            "accelerator": self._accelerator(), "t_ns": self.clock(), "trains": self._said_trains,
+            "off": dict(self.guard.reasons),
+        }  # fmt: skip
+        return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
+
+    def _number(self, name: str) -> int | None:
+        text = self._environ.get(name, "")
+        return int(text) if text.isdigit() else None
+
+    def _accelerator(self) -> str | None:
+        """Only what the training has initialised itself: asking for more would initialise it, and break forks."""
+        for name in ("cuda", "xpu", "hpu", "npu"):
+            module = sys.modules.get("torch." + name)
+            if module is not None and getattr(module, "is_initialized", lambda: False)():
+                return name
+        return None
+
+    def _has_accelerator(self) -> bool:
+        """Asking torch outright would make CUDA unusable in children that the script forks later.
+
+        Where the script pins by itself, torch asks anyway.
+        """
+        pins = any(r.script is not None and r.script.pin_memory for r in list(self.registry.records.values()))
+        return self._accelerator() is not None or (pins and bool(self.torch.accelerator.is_available()))
+
+    # ---- the heartbeat ----
+
+    def beat(self) -> None:
+        """In the probe's thread: tick, blocks, news; then the socket."""
+        now = self.clock()
+        self._adopt_stray_thread()
+        self.asks.tick(now)
+        self._gather(now)
+        self._exchange()
+        self.hooks.look_again(now)
+
+    def _gather(self, now: int) -> None:
+        recorder, link = self.recorder, self.link
+        off = self.guard.reasons
+        wait, forward = not recorder.read_ahead and "loaders" not in off, recorder.forward_seen
+        if self.guard.failures != self._said_off or not self._said_trains:
+            for message in self.greeting()[:1]:
+                link.say(message)
+        marks = []
+        while recorder.done:
+            marks.append(recorder.done.popleft())
+        for block in self.blocks.feed(marks, wait, forward and "forward" not in off):
+            link.say(block)
+        for news in (self.hooks.news, self.asks.said):
+            while news:
+                link.say(news.popleft())
+        if self.changes.news:
+            self.changes.news = False
+            link.say(loader_message(self.registry.records.values()))
+        link.say(self.ticks.read(now, self.hooks, off))
+
+    def _adopt_stray_thread(self) -> None:
+        """Training has moved to another thread: watch that one."""
+        recorder = self.recorder
+        if recorder.strays > 3 and recorder.backwards == self._backwards_seen:
+            recorder.thread = None
+            recorder.leave_steps()
+        recorder.strays, self._backwards_seen = 0, recorder.backwards
+
+    _backwards_seen = 0
+
+    def _exchange(self) -> None:
+        for message in self.link.pump():
+            self.guard.run("changes", self.asks.receive, message)
+
+    # ---- moments of the process ----
+
+    def on_step(self) -> None:
+        """A step has ended: the search for roots is over, and the thread may live."""
+        if self.roots.searching:
+            self.guard.run("forward", self.roots.settle)
+        if not self.pulse.running and self.pulse.wanted:
+            if self.is_worker():
+                return
+            self.guard.run("link", self.pulse.start)
+
+    def on_open(self) -> None:
+        """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""
+        if not self.pulse.running and not self.child:
+            while self.asks.said:
+                self.link.say(self.asks.said.popleft())
+            self._exchange()
+
+    def is_worker(self) -> bool:
+        """Whether this process is torch's loader worker: then it is inert for ever."""
+        if not self.child or self.torch.utils.data.get_worker_info() is None:
+            return False
+        self.pulse.wanted = False
+        self.recorder.thread = -1
+        return True
+
+    def before_fork(self) -> None:
+        self.guard.run("link", self.pulse.stop)
+
+    def in_child(self) -> None:
+        self.guard.run("link", self._start_over)
+
+    def _start_over(self) -> None:
+        self.child = True
+        self.pulse.forget()
+        self.link.close()
+        self.link = self._new_link()
+        self.recorder.reset()
+        self.roles.__init__()  # type: ignore[misc]
+        self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
+        self.hooks.news.clear()
+        self.asks.restart()
+        self.asks.start(told(self._environ[ENV_RUN]))
+
+    def at_exit(self) -> None:
+        """Flush what is left without waiting."""
+        self.guard.run("link", self._last_words)
+
+    def _last_words(self) -> None:
+        self.pulse.stop(0.03)
+        self.pulse.wanted = False
+        if self.recorder.steps or self.link.connected:
+            for record in self.registry.training():
+                stream = record.open_stream()
+                if stream is not None:
+                    self.hooks.left(stream)
+            if self.recorder.updates:
+                self.recorder.end_step(self.recorder.last_update_ns)
+            self._gather(self.clock())
+        if self.recorder.steps or not self.child:
+            self._exchange()
+        self.link.close()
+
+
+def told(folder: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, START_FILE), encoding="utf-8") as file:
+            told = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,88 @@
+"""What each backward tells: which loaders train, in which thread, and where a run of steps begins.
+
+Called by the guard's wrapper round ``torch.autograd.backward``, in the script's thread. The plain step (one training
+loader, nothing new) must go straight through; only what changes the picture takes the longer way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .recorder import Recorder
+from .roles import Roles
+from .streams import TRAIN, Registry, Stream
+
+
+class Training:
+    """``hooks`` is told when a loader's role has changed."""
+
+    def __init__(self, recorder: Recorder, roles: Roles, registry: Registry, changes: Any, hooks: Any) -> None:
+        self._recorder = recorder
+        self._roles = roles
+        self._registry = registry
+        self._changes = changes
+        self._hooks = hooks
+
+    def after_backward(self, began: int, charged: int) -> None:
+        """A backward that began at ``began`` has ended."""
+        recorder, roles = self._recorder, self._roles
+        recorder.backward_left(began, charged)
+        if recorder.thread is None:
+            recorder.thread = recorder.ident()
+        recent, plain = roles.recent, recorder.base is not None and not recorder.read_ahead
+        if plain and len(recent) == 1 and recent[0].trains:
+            roles.interval += 1
+            recent[0].interval = roles.interval
+            recent.clear()
+        elif recent or not plain:
+            self._settle(began)
+        if recorder.loaderless and not recorder.forward_seen:
+            self._step_by_backward(began)
+
+    def _settle(self, began: int) -> None:
+        recorder = self._recorder
+        known = bool(self._registry.training())
+        training, ahead = self._roles.settle(recorder.thread or 0, known)
+        for stream in training:
+            if not stream.trains:
+                self._promote(stream, ahead)
+        if not training:
+            recorder.loaderless = recorder.loaderless or not known
+        if (not training or ahead) and recorder.base is None and recorder.last_forward is not None:
+            recorder.begin(recorder.last_forward)
+        if not training:
+            return
+        recorder.loaderless = recorder.read_ahead = ahead
+        stream = training[-1]
+        recorder.epoch, recorder.epoch_began_step = stream.record.epochs, stream.first_step
+        if recorder.base is None:
+            bases = [stream.base for stream in training if stream.base is not None]
+            recorder.begin(min(bases) if bases else recorder.mark(began))
+            for stream in training:
+                self._charge_pending(stream)
+
+    def _promote(self, stream: Stream, ahead: bool) -> None:
+        recorder, record = self._recorder, stream.record
+        stream.trains = True
+        record.role = TRAIN
+        record.read_ahead = ahead
+        recorder.samples += stream.pending_samples
+        recorder.unsized += stream.pending_unsized
+        if recorder.base is not None and not ahead:
+            self._charge_pending(stream)
+        self._changes.news = self._hooks.facts_due = True
+
+    def _charge_pending(self, stream: Stream) -> None:
+        self._recorder.wait += stream.pending_wait
+        self._recorder.start += stream.pending_start
+        stream.rebase(None)
+
+    def _step_by_backward(self, began: int) -> None:
+        """No loader, and no module that we could see called: a step runs from backward to backward."""
+        recorder = self._recorder
+        own = not recorder.optimizer_seen
+        if recorder.base is None:
+            recorder.begin(recorder.mark(began))
+        elif recorder.updates > own:
+            recorder.end_step(began)
+            recorder.updates += own
