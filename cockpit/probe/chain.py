@@ -9,24 +9,15 @@ script's own: an exception of its sampler, of its signal handlers, or one that i
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
 from .mechanism import Mechanism
-from .outcomes import Notice, Swap, attempt, why
+from .outcomes import Doubt, Notice, Swap, attempt, why
 from .seeds import Seeds
 from .sources import Recipe, Source
-
-
-class Doubt(NamedTuple):
-    """A dataset raised under new settings: it may do so under any. The change is judged by the next batch."""
-
-    failed: Group
-    reason: str
-    kind: type
-    ways_back: list[Group]
 
 
 class Chain:
@@ -75,7 +66,7 @@ class Chain:
         front._cockpit_samples = None
         front._next_data = self
 
-    # ---- handing out -------------------------------------------------------------------------------------------
+    # ---- handing out ----
 
     def __call__(self) -> Any:
         # exceptions are never kept in a variable: through its traceback it would keep this chain, and with it the
@@ -137,7 +128,7 @@ class Chain:
         self.ended, self.live = over, None
         return over
 
-    # ---- changing ----------------------------------------------------------------------------------------------
+    # ---- changing ----
 
     def can_swap(self) -> bool:
         """Not while an earlier swap still drains: never more than two sources alive."""
@@ -191,7 +182,7 @@ class Chain:
             if source is not but:
                 source.close()
 
-    # ---- what is really in force ---------------------------------------------------------------------------------
+    # ---- what is really in force ----
 
     def facts(self) -> Group:
         """From the live source; where there is none (not yet begun, or at the end), what it will be or was."""
@@ -208,22 +199,16 @@ class Chain:
     def _sources(self) -> list[Any]:
         return [source for source in (*self.draining, self.live) if source is not None]
 
-    # ---- what fails --------------------------------------------------------------------------------------------
+    # ---- what fails ----
 
     def _recover(self, source: Any, error: Exception) -> bool:
         """Whether the training goes on from here: the failing sources are gone, their indices are next in line."""
-        if (
-            not isinstance(source, Source)
-            or self._feed.reading
-            or raised_by_signal_handler(error.__traceback__)
-        ):
+        if not isinstance(source, Source) or self._feed.reading or raised_by_signal_handler(error.__traceback__):
             return False
         blamed = source is self.live
         if blamed and not self._ways_back:
             return False
-        if not (source.in_trial and not self._proven) and not (
-            source.waiting and source.group != self._script
-        ):
+        if not (source.in_trial and not self._proven) and not (source.waiting and source.group != self._script):
             return False
         if self._recipe.iterable and self._handed_out:
             return False  # a stream cannot be asked again for what it has already given
@@ -262,7 +247,7 @@ class Chain:
         ways = [before] if before != group else []
         return ways + ([self._script] if self._script not in (group, before) else [])
 
-    # ---- building ----------------------------------------------------------------------------------------------
+    # ---- building ----
 
     def _open(self) -> None:
         try:
@@ -299,21 +284,6 @@ class Chain:
             work(*args)
         finally:
             self.stall_ns += self._mechanism.clock() - began
-
-
-def chain_of(iterator: Any) -> Chain | None:
-    """The chain behind an iterator that the script holds, or None where it is torch's own, untouched."""
-    chain = getattr(iterator, "__dict__", {}).get("_next_data")
-    return chain if isinstance(chain, Chain) else None
-
-
-def take_stall_ns(iterator: Any) -> int:
-    """Nanoseconds of builds and shut-downs inside its ``__next__`` since this was last asked; 0 for torch's own."""
-    chain = chain_of(iterator)
-    if chain is None:
-        return 0
-    stall_ns, chain.stall_ns = chain.stall_ns, 0
-    return stall_ns
 
 
 def _nothing() -> None:

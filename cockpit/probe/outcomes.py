@@ -34,6 +34,15 @@ class Swap(NamedTuple):
     failed: bool = False
 
 
+class Doubt(NamedTuple):
+    """A dataset raised under new settings: it may do so under any. The change is judged by the next batch."""
+
+    failed: Group
+    reason: str
+    kind: type
+    ways_back: list[Group]
+
+
 def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str | None]:
     """``work(*args)`` and None, or None and the reason; what the sampler raised meanwhile waits in ``feed``."""
     try:

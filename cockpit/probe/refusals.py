@@ -40,8 +40,32 @@ class Limits(NamedTuple):
     workers_reason: str | None = None
 
 
-def limits_of(mechanism: Mechanism, loader: Any, script: Group) -> Limits:
-    """Looks at ``loader``, whose own settings are ``script``."""
+class DatasetWatch:
+    """Whether the script changes its dataset between epochs: attributes, plain ones by value, others by identity.
+
+    ``changed`` since the look before; ``changing``: the first attribute that ever was.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Any] | None = None
+        self.changed = False
+        self.changing: str | None = None
+
+    def look_at(self, dataset: Any) -> None:
+        plain = (bool, int, float, str, bytes, type(None))
+        attributes = list(getattr(dataset, "__dict__", {}).items())
+        now = {name: value if isinstance(value, plain) else id(value) for name, value in attributes}
+        seen, self._seen = self._seen, now
+        different = [name for name, value in now.items() if seen is not None and seen.get(name) != value]
+        self.changed = bool(different)
+        self.changing = self.changing or (different[0] if different else None)
+
+
+def limits_of(mechanism: Mechanism, loader: Any, script: Group, changing: str | None = None) -> Limits:
+    """Looks at ``loader``, whose own settings are ``script``.
+
+    ``changing``: an attribute of the dataset that the script has been seen to change between epochs.
+    """
     whole = mechanism.off or _whole_reason(mechanism, loader)
     if whole is not None:
         return Limits({name: Refusal(can=False, can_now=False, reason=whole) for name in LOADER_KNOBS}, whole)
@@ -51,25 +75,18 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group) -> Limits:
         only = Refusal(can=False, can_now=False, reason=why)
         knobs["num_workers"] = only if len(workers) == 1 else Refusal(note="1 at most: %s" % why)
     knobs["in_order"] = Refusal(note="off: the order of batches is no longer reproducible")
-    knobs["persistent_workers"] = _persistence(loader, script)
+    knobs["persistent_workers"] = _persistence(loader, script, changing)
     if not mechanism.has_accelerator():
         knobs["pin_memory"] = Refusal(can=False, can_now=False, reason="no accelerator found")
     if loader._dataset_kind == mechanism.iterable_kind:
-        knobs = {
-            name: each._replace(can_now=False, reason=each.reason or STREAM_NOW)
-            for name, each in knobs.items()
-        }
+        knobs = {name: each._replace(can_now=False, reason=each.reason or STREAM_NOW) for name, each in knobs.items()}
     return Limits(knobs, None, workers, why)
 
 
-def _allowed_workers(
-    mechanism: Mechanism, loader: Any, script: Group
-) -> tuple[frozenset[int] | None, str | None]:
+def _allowed_workers(mechanism: Mechanism, loader: Any, script: Group) -> tuple[frozenset[int] | None, str | None]:
     held = held_file(loader.dataset)
     if held is not None and script.num_workers == 0:
-        return frozenset(
-            [0]
-        ), "the dataset holds an open file (%s), whose position workers would share" % held
+        return frozenset([0]), "the dataset holds an open file (%s), whose position workers would share" % held
     if loader._dataset_kind == mechanism.iterable_kind and not shards(mechanism.torch, loader):
         # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
         return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), STREAM_WHOLE
@@ -100,16 +117,17 @@ def _whole_reason(mechanism: Mechanism, loader: Any) -> str | None:
     return None
 
 
-def _persistence(loader: Any, script: Group) -> Refusal:
+def _persistence(loader: Any, script: Group, changing: str | None) -> Refusal:
     if script.persistent_workers:
         return Refusal()
+    stale = None
     if _has(loader.dataset, "set_epoch"):
-        return Refusal(
-            can=False,
-            can_now=False,
-            reason="the dataset has set_epoch, which would no longer reach the workers",
-        )
-    return Refusal(note="workers keep the dataset as it is now: later changes to it do not reach them")
+        stale = "the dataset has set_epoch"
+    elif changing is not None:
+        stale = "the script changes the dataset between epochs (%s)" % changing
+    if stale is not None:
+        return Refusal(can=False, can_now=False, reason=stale + ", which would no longer reach the workers")
+    return Refusal(note="workers keep the dataset as it is at their start")
 
 
 def _has(thing: Any, name: str) -> bool:

@@ -32,9 +32,7 @@ class Recipe(NamedTuple):
         fields = dict(self.fields, **group._asdict())
         # torch has no pinning without an accelerator: it would only warn about it, again and again
         fields["timeout"] = self.fields["timeout"] if group.num_workers else 0
-        return SimpleNamespace(
-            **fields, generator=generator, _index_sampler=index_sampler, pin_memory_device=""
-        )
+        return SimpleNamespace(**fields, generator=generator, _index_sampler=index_sampler, pin_memory_device="")
 
 
 RECIPE_FIELDS = (

@@ -51,12 +51,13 @@ from contextlib import suppress
 from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
-from .chain import Chain, _nothing, chain_of, take_stall_ns
+from .chain import Chain, _nothing
 from .feed import Feed, unsure_after
+from .fronts import chain_of, new_front, rearm, take_stall_ns
 from .groups import Group, Refused, couple, script_group
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import Limits, Refusal, depending, limits_of
+from .refusals import DatasetWatch, Limits, Refusal, depending, limits_of
 from .seeds import Seeds
 from .sources import Recipe, recipe_of
 from .workers import UntouchedWorkers, facts_of, live_pids, ready_in
@@ -87,11 +88,12 @@ class LoaderControl:
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
+        self._dataset = DatasetWatch()
         self._managed = False
         self._first_seed: int | None = None
         self._epochs = 0
 
-    # ---- asking ------------------------------------------------------------------------------------------------
+    # ---- asking ----
 
     def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
         """The whole group that ``asked`` leads to. Raises Refused with the reason."""
@@ -118,7 +120,7 @@ class LoaderControl:
         notices, self._notices = self._notices, []
         return notices
 
-    # ---- the boundary ------------------------------------------------------------------------------------------
+    # ---- the boundary ----
 
     def open(self, original_iter: Callable[[Any], Any], group: Group | None) -> Any:
         """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own."""
@@ -143,7 +145,8 @@ class LoaderControl:
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
-        self._limits = limits_of(self._mechanism, loader, self.script)
+        self._dataset.look_at(loader.dataset)
+        self._limits = limits_of(self._mechanism, loader, self.script, self._dataset.changing)
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
 
@@ -152,9 +155,7 @@ class LoaderControl:
         if self._limits.whole is not None or not isinstance(iterator, self._mechanism.base_class):
             return
         self._front = weakref.ref(iterator)
-        with suppress(
-            AttributeError
-        ):  # a loader that torch's own iterators understand and we do not: no swaps
+        with suppress(AttributeError):  # a loader that torch's own iterators understand and we do not: no swaps
             iterator._cockpit_recipe = recipe_of(loader, self._mechanism.iterable_kind)
         if self._first_seed is None:
             self._first_seed = iterator._base_seed
@@ -167,8 +168,15 @@ class LoaderControl:
         reused = self._reusable(loader, group)
         if reused is None:
             self._release(loader)
-        front, indices = self._front_for(loader, recipe, later, reused)
-        seeds = Seeds((self._first_seed or 0) if later else front._base_seed, self._epochs, own=not later)
+        front = self._front() if later else None  # persistent workers have one iterator; has the script still it?
+        if front is not None:
+            indices = rearm(front, recipe, reused)
+        else:
+            front, indices = new_front(self._mechanism, recipe, self.script, None if later else loader)
+            self._front = weakref.ref(front)
+        if self._first_seed is None:
+            self._first_seed = front._base_seed
+        seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
         feed = Feed(indices, self.script.capacity, unsure_after=self._unsure_after(recipe))
         before = self.in_force
         chain = self._chain(recipe, feed, seeds, group, before, reused)
@@ -178,32 +186,7 @@ class LoaderControl:
             chain.open()
         return front
 
-    def _front_for(self, loader: Any, recipe: Recipe, later: bool, reused: Any) -> tuple[Any, Any]:
-        """What the script will hold, and the sampler's iterator: drawn and iterated as its own settings would."""
-        held = self._front()
-        if later and held is not None:  # persistent workers have one iterator, and the script still has it
-            indices = iter(recipe.index_sampler)
-            former = chain_of(held)
-            if former is not None:
-                former.close(but=reused)
-            held._sampler_iter = iter(())
-            held._num_yielded = 0
-            held._IterableDataset_len_called = recipe.fields["_IterableDataset_len_called"]
-            return held, indices
-        plain = self.script._replace(pin_memory=False)
-        generator = self._mechanism.generator() if later else loader.generator
-        front = self._mechanism.front(recipe.view(plain, generator, recipe.index_sampler))
-        own = self._mechanism.torch_multi if self.script.num_workers else self._mechanism.torch_single
-        front._profile_name = front._profile_name.replace(type(front).__name__, own.__name__)
-        indices, front._sampler_iter = front._sampler_iter, iter(())
-        if not later:
-            self._first_seed = self._first_seed if self._first_seed is not None else front._base_seed
-            if self.script.num_workers:
-                indices = iter(recipe.index_sampler)
-        self._front = weakref.ref(front)
-        return front, indices
-
-    # ---- in the middle of an epoch -----------------------------------------------------------------------------
+    # ---- in the middle of an epoch ----
 
     def swap(self, iterator: Any, group: Group) -> Swap | None:
         """Other settings for the rest of the epoch of ``iterator``; None: not now, ask again."""
@@ -242,7 +225,7 @@ class LoaderControl:
             self._managed = self._managed or self.script.persistent_workers
         return done
 
-    # ---- what is really in force -------------------------------------------------------------------------------
+    # ---- what is really in force ----
 
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
@@ -267,14 +250,12 @@ class LoaderControl:
         ready = ready_in(iterator)
         return None if ready is None else (ready, iterator._prefetch_factor * iterator._num_workers)
 
-    # ---- the rest ----------------------------------------------------------------------------------------------
+    # ---- the rest ----
 
     def _chain(
         self, recipe: Recipe, feed: Feed, seeds: Seeds, group: Group, before: Group, reused: Any = None
     ) -> Chain:
-        return Chain(
-            self._mechanism, recipe, feed, seeds, self.script, group, before, self._tell, self._keep, reused
-        )
+        return Chain(self._mechanism, recipe, feed, seeds, self.script, group, before, self._tell, self._keep, reused)
 
     def _unsure_after(self, recipe: Recipe, read: int = 0) -> int | None:
         return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
@@ -296,6 +277,8 @@ class LoaderControl:
 
     def _reusable(self, loader: Any, group: Group) -> Any:
         kept = loader._iterator
+        if self._dataset.changed and not self.script.persistent_workers:
+            return None  # the script has changed its dataset, and without our setting it would reach the workers
         fits = is_source(kept) and kept.group == group and not kept._shutdown
         return kept if fits and not self._in_use(kept) else None
 

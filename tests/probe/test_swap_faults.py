@@ -206,9 +206,7 @@ def test_what_cannot_be_pickled_for_spawned_workers() -> None:
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        loader = DataLoader(
-            scenes.Squares(), batch_size=scenes.BATCH, collate_fn=lambda rows: torch.stack(rows)
-        )
+        loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, collate_fn=lambda rows: torch.stack(rows))
         with Harness({}, {(0, 2): {"num_workers": 1}}) as harness, pytest.warns(UserWarning, match="pickle"):
             assert serve(loader) == IN_ORDER
     finally:
@@ -239,9 +237,7 @@ def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool
 
 def test_a_worker_killed_while_it_drains() -> None:
     loader = DataLoader(Slow(), batch_size=scenes.BATCH)
-    with Harness(
-        {}, {(0, 1): {"num_workers": 1, "prefetch_factor": 3}, (0, 4): {"num_workers": 2}}
-    ) as harness:
+    with Harness({}, {(0, 1): {"num_workers": 1, "prefetch_factor": 3}, (0, 4): {"num_workers": 2}}) as harness:
         iterator, served = iter(loader), []
         for at in range(BATCHES):
             if at == 4:

@@ -160,9 +160,7 @@ def test_persistence_is_refused_where_the_dataset_has_epochs() -> None:
     own = control(DataLoader(Epochs(), num_workers=1, persistent_workers=True))
     assert own.plan({"num_workers": 2}).persistent_workers
     sampler = torch.utils.data.DistributedSampler(scenes.Squares(), 2, 0)
-    assert control(DataLoader(scenes.Squares(), sampler=sampler)).plan(
-        {"num_workers": 2, "persistent_workers": True}
-    )
+    assert control(DataLoader(scenes.Squares(), sampler=sampler)).plan({"num_workers": 2, "persistent_workers": True})
 
 
 def test_a_dataset_that_holds_an_open_file_gets_no_workers() -> None:

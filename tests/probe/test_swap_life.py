@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from probe import swap_scenes as scenes
 from probe.swap_harness import Harness, children
 from torch.utils.data import DataLoader
@@ -56,9 +57,7 @@ def test_fifty_changes_leave_nothing_behind() -> None:
     def turn(times: int) -> None:
         for epoch in range(times):
             asked = {"num_workers": 1 + epoch % 2, "persistent_workers": epoch % 3 == 0}
-            with Harness(
-                {0: asked}, {(0, 2): TWO, (0, 6): {"num_workers": 0}, (1, 1): {"num_workers": 1}}
-            ) as harness:
+            with Harness({0: asked}, {(0, 2): TWO, (0, 6): {"num_workers": 0}, (1, 1): {"num_workers": 1}}) as harness:
                 assert rows(loader) == ALL and rows(loader) == ALL
                 changes.extend(harness.swaps)
 
@@ -152,6 +151,25 @@ def test_persistent_workers_serve_epoch_after_epoch() -> None:
         }
         assert rows(loader) == ALL
         assert not children()
+
+
+def test_kept_workers_are_renewed_when_the_script_changes_its_dataset() -> None:
+    class Staged(scenes.Squares):
+        stage = 0
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            return torch.tensor([index + 100 * self.stage])
+
+    dataset = Staged()
+    dataset.stage = 0
+    loader = DataLoader(dataset, batch_size=scenes.BATCH)
+    with Harness({0: KEPT}) as harness:
+        for stage in (0, 0, 1, 1):
+            dataset.stage = stage
+            assert rows(loader) == [index + 100 * stage for index in ALL]
+        assert len(harness.pids) == 4
+        assert "(stage)" in str(harness.control(loader).refusals()["persistent_workers"].reason)
+        del loader
 
 
 def test_a_framework_that_resets_the_loader_ends_kept_workers() -> None:
