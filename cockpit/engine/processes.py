@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,12 @@ def name_of(pid: int) -> str:
 def boot_id() -> str | None:
     """Changes at each start of the machine: pids written before mean nothing after."""
     return (read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None
+
+
+def other_host(facts: dict[str, Any]) -> str | None:
+    """The machine that the run was started on, where that is not this one (a home folder may be shared)."""
+    host = facts.get("host")
+    return host if not is_here(facts) and isinstance(host, str) and host != socket.gethostname() else None
 
 
 def is_here(facts: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from cockpit.model.errors import NoSuchRun
 from cockpit.session.journal import has_ended
 
-from .processes import is_alive, is_here, read_exit, read_pids
+from .processes import is_alive, is_here, other_host, read_exit, read_pids
 from .rundir import RunDir, default_sockets, rundir_at, runs_folder
 
 STARTING_S_AT_MOST = 30.0
@@ -22,7 +22,9 @@ STARTING_S_AT_MOST = 30.0
 
 @dataclass(frozen=True)
 class Listed:
-    """One run at a glance. ``state``: starting, running, ended, lost. ``pid``: the training's."""
+    """One run at a glance. ``state``: starting, running, ended, lost, or elsewhere (on another machine that shares
+    the folder, whose processes cannot be seen from here). ``pid``: the training's.
+    """
 
     run: RunDir
     state: str
@@ -95,7 +97,7 @@ def _state(run: RunDir, facts: dict[str, object]) -> str:
     if read_exit(run) is not None:
         return "ended"
     if not is_here(facts):
-        return "lost"
+        return "lost" if other_host(facts) is None else "elsewhere"
     pids = read_pids(run)
     if pids is not None:
         return "running" if is_alive(pids.training, pids.training_started) else "lost"

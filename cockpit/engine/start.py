@@ -22,7 +22,7 @@ from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.knobs import Value
 
 from . import launch
-from .processes import boot_id
+from .processes import boot_id, other_host
 from .rundir import RunDir, new_rundir, runs_folder, safe_sockets, write_json
 from .runs import is_over
 
@@ -89,6 +89,9 @@ def ensure_engine(run: RunDir) -> bool:
         return True
     if is_over(run):
         return False
+    host = other_host(run.facts())
+    if host is not None:
+        raise StartError(f"{run.name} was started on {host}: ask for it there", 1)
     safe_sockets(run.sockets)
     _spawn_engine(run, b"", os.environ)
     until = time.monotonic() + START_S_AT_MOST

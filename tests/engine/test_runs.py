@@ -18,6 +18,7 @@ from cockpit.engine.rundir import (
     write_json,
 )
 from cockpit.engine.runs import list_runs, look, resolve
+from cockpit.engine.start import ensure_engine
 from cockpit.model.errors import NoSuchRun, StartError
 
 
@@ -106,11 +107,18 @@ def test_finding_the_run_that_is_meant(tmp_path: Path) -> None:
     assert [item.run.name for item in list_runs(tmp_path)] == ["eval-3f", "train-3f", "other", "train-3"]
 
 
+def test_run_of_another_machine_is_not_taken_over(tmp_path: Path) -> None:
+    run = made(tmp_path, "there", 1.0, boot="another boot", host="another machine")
+    with pytest.raises(StartError, match="there was started on another machine"):
+        ensure_engine(run)
+
+
 def test_states_of_runs(tmp_path: Path) -> None:
     assert look(made(tmp_path, "a", 1.0)).state == "running"
     ended = look(made(tmp_path, "b", 1.0, "137\n"))
     assert (ended.state, ended.exit_status) == ("ended", 137)
     assert look(made(tmp_path, "c", 1.0, boot="another boot")).state == "lost"
+    assert look(made(tmp_path, "g", 1.0, boot="another boot", host="another machine")).state == "elsewhere"
     torn = made(tmp_path, "d", 1.0)
     torn.pids.write_text('{"keeper": 1, "trai')
     assert look(torn).state == "starting"
