@@ -14,6 +14,7 @@ from cockpit.model.events import BlockMeasured, Sampled
 
 from .state import Baseline, Phases, Point, Ring, Segment, State
 
+RENEWED_EVERY = 10
 HOLD_LEAST_S = 2.0
 """A slow step ends seldom: until this long after the last one (or three steps) its figures are held."""
 
@@ -74,11 +75,21 @@ def with_block(state: State, block: BlockMeasured) -> State:
         left = max(0, segment.discard_steps - block.steps)
         return replace(state, current=replace(segment, discard_steps=left))
     blocks = (*segment.blocks, block)[-POLICY.blocks_kept :]
-    grown = replace(segment, blocks=blocks, capacity=max(segment.capacity, block.capacity))
+    grown = replace(segment, blocks=blocks, capacity=max(segment.capacity, block.capacity), seen=segment.seen + 1)
     state = replace(state, current=grown)
+    if not is_due(grown):
+        return state
     if grown.change is None and (found := baseline_of(grown)) and not (state.baseline and state.baseline.by_person):
         return replace(state, baseline=found)
     return state
+
+
+def is_due(segment: Segment) -> bool:
+    """Whether judgements over the segment are to be renewed: always, until it is full; then at every tenth block.
+
+    One more block among hundreds moves nothing, and a fold of a long run must stay quick.
+    """
+    return segment.seen <= POLICY.blocks_kept or segment.seen % RENEWED_EVERY == 0
 
 
 def windows_of(segment: Segment, capacity: int) -> tuple[Window, ...]:

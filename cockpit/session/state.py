@@ -58,6 +58,7 @@ class Segment:
 
     ``discard_steps``: steps still to be thrown away, since older workers made them. ``discard_total``: of how many.
     ``capacity``: batches that may be ready ahead. ``landed_s``: when it began. ``follows``: the change it replaced.
+    ``seen``: blocks ever kept, of which ``blocks`` holds the newest.
     """
 
     change: str | None = None
@@ -69,6 +70,7 @@ class Segment:
     cold: bool = False
     epoch_s: float | None = None
     follows: str | None = None
+    seen: int = 0
 
 
 @dataclass(frozen=True)

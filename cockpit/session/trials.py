@@ -14,7 +14,7 @@ from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
 from cockpit.model.knobs import SCRIPT, show_value
 
-from .measure import windows_of
+from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
 
 PENDING = ("queued", "applying")
@@ -135,7 +135,7 @@ def judge(state: State, block: BlockMeasured) -> State:
     """Renew the comparison of the change that this block was measured under."""
     segment, before = state.current, state.previous
     entry = entry_of(state, segment.change) if segment.change else None
-    if entry is None or block.change != segment.change or before is None:
+    if entry is None or block.change != segment.change or before is None or not is_due(segment):
         return state
     capacity = max(segment.capacity, before.capacity)
     ours = windows_of(segment, capacity)[: POLICY.windows_after_most]
