@@ -6,13 +6,14 @@ brings a lost engine back.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cockpit.engine.rundir import RunDir as Run
 from cockpit.engine.runs import Listed, is_over, list_runs, look, resolve
-from cockpit.engine.start import ensure_engine
+from cockpit.engine.start import START_S_AT_MOST, answers, ensure_engine
 from cockpit.model.errors import CockpitError, LinkLost, UsageError
 from cockpit.session.journal import read_state
 from cockpit.session.link import request, snapshot
@@ -34,6 +35,7 @@ __all__ = [
     "revive",
 ]
 
+LOOK_S = 0.02
 STATE_DIR = Option("--state-dir", "where runs are kept (default ~/.local/state/cockpit)", ("DIR",))
 
 
@@ -66,7 +68,13 @@ def has_ended(run: Run) -> bool:
 
 
 def revive(run: Run) -> bool:
-    """Have an engine for the run, unless it is over; whether there is one."""
+    """Have an engine for the run, unless it is over; whether there is one.
+
+    A run that is just starting has one on its way, which alone knows what to start: another must not come first.
+    """
+    until_s = time.monotonic() + START_S_AT_MOST
+    while look(run).state == "starting" and not answers(run) and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
     return ensure_engine(run)
 
 
@@ -81,7 +89,7 @@ def recorded_state(run: Run) -> State:
 def state_of(run: Run) -> State:
     """The newest state: the engine's while there is one to be had, else the journal's."""
     for _ in range(2):
-        if not ensure_engine(run):
+        if not revive(run):
             break
         try:
             return snapshot(run.socket)
@@ -92,6 +100,6 @@ def state_of(run: Run) -> State:
 
 def ask(run: Run, verb: str, **args: Any) -> dict[str, Any]:
     """Ask the run's engine, bringing it back first where it was lost; raises CockpitError with its reason."""
-    if not ensure_engine(run):
+    if not revive(run):
         raise CockpitError(f"{run.name} has ended: nothing can be asked of it any more")
     return request(run.socket, verb, **args)

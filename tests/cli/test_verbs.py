@@ -199,6 +199,28 @@ def test_a_second_interrupt_leaves_the_training_to_itself(state_dir: Path) -> No
     os.kill(told["pid"], 0)
 
 
+def test_whoever_asks_while_a_run_starts_does_not_keep_it_from_starting(state_dir: Path) -> None:
+    starting = [start_headless(state_dir, trainer("--epochs", "1", "--steps", "20", "--exit", "6"))]
+    asking = [*COCKPIT, "status", "--state-dir", str(state_dir), "it", "--json"]
+    askers = []
+    try:
+        for _ in range(12):
+            askers.append(
+                subprocess.Popen(
+                    asking, cwd=REPO, env=clean_env(PATH), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+            )
+            wait_until(lambda: (state_dir / "runs" / "it" / "run.json").exists(), "the run's folder", every_s=0.001)
+        starting[0].communicate(timeout=60)
+        for asker in askers:
+            asker.wait(timeout=60)
+    finally:
+        for process in (*starting, *askers):
+            process.kill()
+            process.wait()
+    assert starting[0].returncode == 6
+
+
 def test_hanging_up_ends_only_the_watching_and_attach_goes_on(state_dir: Path) -> None:
     command = trainer("--epochs", "3", "--steps", "100", "--speed", "2")
     running = start_headless(state_dir, command)
