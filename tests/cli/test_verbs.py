@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ from support.bare import clean_env
 from support.outcome import REPO
 from support.under import COCKPIT, ask, detached, run_under, status, wait_until
 
+from cockpit.cli.runs import recorded_state, revive
 from cockpit.config.setup import read_setup
+from cockpit.engine.processes import boot_id
+from cockpit.engine.rundir import new_rundir, runs_folder, safe_sockets, write_json
+from cockpit.engine.runs import look
 
 
 def trainer(*options: str) -> list[str]:
@@ -199,26 +205,20 @@ def test_a_second_interrupt_leaves_the_training_to_itself(state_dir: Path) -> No
     os.kill(told["pid"], 0)
 
 
-def test_whoever_asks_while_a_run_starts_does_not_keep_it_from_starting(state_dir: Path) -> None:
-    starting = [start_headless(state_dir, trainer("--epochs", "1", "--steps", "20", "--exit", "6"))]
-    asking = [*COCKPIT, "status", "--state-dir", str(state_dir), "it", "--json"]
-    askers = []
-    try:
-        for _ in range(12):
-            askers.append(
-                subprocess.Popen(
-                    asking, cwd=REPO, env=clean_env(PATH), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
-            )
-            wait_until(lambda: (state_dir / "runs" / "it" / "run.json").exists(), "the run's folder", every_s=0.001)
-        starting[0].communicate(timeout=60)
-        for asker in askers:
-            asker.wait(timeout=60)
-    finally:
-        for process in (*starting, *askers):
-            process.kill()
-            process.wait()
-    assert starting[0].returncode == 6
+def test_whoever_asks_while_a_run_starts_does_not_come_before_its_own_engine(state_dir: Path) -> None:
+    """An engine that was started for asking would take the run's lock, and nobody would ever start the training."""
+    run = new_rundir("train.py", "it", runs_folder(state_dir, {}), safe_sockets())
+    facts = {"run": "it", "argv": ["x"], "cwd": "/", "script": "train.py", "started_s": 1.0}
+    write_json(run.facts_file, {**facts, "host": socket.gethostname(), "boot": boot_id()})
+    assert look(run).state == "starting"
+    asking = threading.Thread(target=revive, args=(run,), daemon=True)
+    asking.start()
+    asking.join(0.7)
+    assert asking.is_alive() and not run.lock.exists()
+    os.utime(run.facts_file, (1, 1))
+    asking.join(60)
+    assert not asking.is_alive()
+    wait_until(lambda: recorded_state(run).phase == "lost", "a start that came to nothing to be told", timeout_s=45)
 
 
 def test_hanging_up_ends_only_the_watching_and_attach_goes_on(state_dir: Path) -> None:
