@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ from . import phases, processes
 from .hear import Ears, Message, schedule_of
 from .output import Output
 from .record import Record
+from .release import release_oldest
 from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
 from .server import Server
@@ -55,6 +57,7 @@ class Engine:
         self.server = Server(run, record, self)
         output = record.state.output
         self._output = Output(run.output, output.bytes if output else 0)
+        self._bounds_output = True
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()
@@ -141,6 +144,7 @@ class Engine:
             if now - self._output_s >= OUTPUT_S:
                 self._output_s = now
                 self._see_output()
+                self._bound_output()
         if now - self._repaired_s >= REPAIR_S:
             self._repaired_s = now
             await self.server.repair()
@@ -204,6 +208,18 @@ class Engine:
         known = self._record.state.output
         if self._output.look() and (known is None or known.bytes != self._output.written):
             self._record.happen(OutputSeen(self._clock(), self._output.line, self._output.written))
+
+    def _bound_output(self) -> None:
+        if not self._bounds_output:
+            return
+        try:
+            release_oldest(self._run.output)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._bounds_output = False
+            said = f"{self._run.output} cannot be kept short here ({error.strerror}): it holds all that was printed\n"
+            sys.stderr.write(said)
 
     def _carry_out(self) -> None:
         view = self._view()

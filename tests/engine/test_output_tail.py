@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.engine.output import LINE_AT_MOST, READ_AT_MOST, Output, clean
+from cockpit.engine.release import release_oldest
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,21 @@ def test_reads_the_end_only(tmp_path: Path) -> None:
     output.look()
     assert output.line == "e" * LINE_AT_MOST
     assert len(output._rest) <= READ_AT_MOST
+
+
+def test_oldest_output_is_given_back_and_the_newest_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    line = b"%07d\n"
+    with path.open("ab", buffering=0) as training:
+        training.write(b"".join(line % number for number in range(1_000_000)))
+        assert release_oldest(path, keep_bytes=2**20, slack_bytes=2**25) == 0
+        given = release_oldest(path, keep_bytes=2**20, slack_bytes=2**19)
+        training.write(line % 1_000_000)
+    assert given > 6_000_000 and path.stat().st_size == 8_000_008
+    assert path.stat().st_blocks * 512 < 2_000_000
+    with path.open("rb") as file:
+        first = os.lseek(file.fileno(), 0, os.SEEK_DATA)
+        file.seek(first)
+        kept = file.read().splitlines()
+    assert kept[-1] == b"1000000" and kept == [b"%07d" % number for number in range(int(kept[0]), 1_000_001)]
+    assert release_oldest(path, keep_bytes=2**20, slack_bytes=2**19) == 0
