@@ -221,7 +221,7 @@ class MultiSource(Source):
         while not found[0] and timeout > 0:
             found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
             timeout -= POLL_S
-            self.fruitless_s += POLL_S
+            self.fruitless_s = 0.0 if found[0] else self.fruitless_s + POLL_S
         if not found[0] and not self.delivered and self.forget_pids and self.fruitless_s >= PATIENCE_S:
             raise RuntimeError("the new workers have given nothing for %.0f s" % self.fruitless_s)
         return found

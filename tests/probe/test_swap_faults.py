@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from probe import swap_scenes as scenes
 from probe.swap_harness import Harness, children
 from torch.utils.data import DataLoader, get_worker_info
@@ -314,3 +316,48 @@ def test_what_a_signal_handler_of_the_script_raises_is_not_swallowed() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, former)
     del iterator
+
+
+# ---- the volume ------------------------------------------------------------------------------------------------
+
+CHANGES = st.dictionaries(
+    st.tuples(st.integers(0, 2), st.integers(0, 9)),
+    st.fixed_dictionaries(
+        {"num_workers": st.integers(1, 3)},
+        optional={"prefetch_factor": st.integers(1, 3), "persistent_workers": st.booleans()},
+    ),
+    min_size=1,
+    max_size=3,
+)
+KILLS = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 3)), max_size=4)
+
+
+@settings(max_examples=3, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(changes=CHANGES, kills=KILLS)
+def test_workers_killed_at_random(changes: Any, kills: Any) -> None:
+    _killing_example(changes, kills)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(changes=CHANGES, kills=KILLS)
+def test_many_workers_killed_at_random(changes: Any, kills: Any) -> None:
+    _killing_example(changes, kills)
+
+
+def _killing_example(changes: Any, kills: Any) -> None:
+    loader = DataLoader(Slow(), batch_size=scenes.BATCH)
+    with Harness({}, changes) as harness:
+        for epoch in range(3):
+            served: list[int] = []
+            iterator = iter(loader)
+            for at in range(BATCHES + 1):
+                for _, _, which in sorted(kill for kill in kills if kill[:2] == (epoch, at)):
+                    pids = harness.control(loader).workers(iterator)
+                    if which < len(pids):
+                        os.kill(pids[which], signal.SIGKILL)
+                served.extend(int(row[0]) for row in next(iterator, ()))
+            assert served == IN_ORDER[0]
+            del iterator
+    loader._iterator = None
