@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from cockpit.model.errors import CockpitError
 
 from . import headless
@@ -23,7 +25,10 @@ def call(verb: Verb, words: Words) -> int:
     run = find(name_in(verb, words), words)
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")
-    if words.has("--headless") or words.has("--json") or not has_terminal():
-        return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
-    revive(run)
-    return show(run)
+    asked = words.has("--headless") or words.has("--json")
+    if not asked and has_terminal():
+        revive(run)
+        return show(run)
+    if not asked and not words.has("--quiet"):
+        print("cockpit: no terminal to draw a screen on here: progress in plain lines", file=sys.stderr)
+    return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
