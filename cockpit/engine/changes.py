@@ -15,7 +15,7 @@ from cockpit.model.knobs import SCRIPT, Value, check_value, show_value
 from cockpit.session.knobs import knob_rows, queued
 from cockpit.session.state import Entry, State
 
-from .hear import Message, ask_message
+from .told import Message, ask_message, drop_message
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _check_nothing_pending(state: State) -> None:
 
 def _withdraw(old: list[Entry], at_s: float) -> tuple[tuple[Event, ...], tuple[Message, ...]]:
     events = tuple(ChangeMoved(at_s, entry.id, "dropped") for entry in old)
-    return events, tuple({"m": "drop", "id": entry.id} for entry in old)
+    return events, tuple(drop_message(entry.id) for entry in old)
 
 
 def _check_loader(state: State, loader: str | None) -> None:

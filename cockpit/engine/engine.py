@@ -8,34 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from cockpit.model.events import (
     ChangeAsked,
-    MachineSeen,
-    OutputSeen,
     ProbeLost,
     ProcessStarted,
-    Sampled,
     TrainingEnded,
 )
-from cockpit.sensors.machine import MachineReader, MachineReading
+from cockpit.sensors.machine import MachineReader
 
 from . import phases, processes
-from .hear import Ears, Message, schedule_of
-from .output import Output
+from .hear import Ears
 from .record import Record
-from .release import release_oldest
 from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
 from .server import Server
+from .sight import SAMPLE_S, Sight
+from .told import Message, schedule_of
 from .verbs import Verbs
 
-SAMPLE_S = 0.5
-OUTPUT_S = 1.0
 REPAIR_S = 1.0
 
 
@@ -48,22 +42,17 @@ class Engine:
         facts = run.facts()
         self._run = run
         self._record = record
-        self._machine = machine
         self._clock = clock
         self._facts = facts
         self._ears = Ears(schedule_of(read_json(run.start_file)))
         grace_s = facts.get("grace_s")
         self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
         self.server = Server(run, record, self)
-        output = record.state.output
-        self._output = Output(run.output, output.bytes if output else 0)
-        self._bounds_output = True
+        self._sight = Sight(run, record, self._ears, machine, clock)
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()
         self._over_s = clock()
-        self._sampled_s: float | None = None
-        self._output_s = -OUTPUT_S
         self._repaired_s = time.monotonic()
         self._wake = asyncio.Event()
         self._left = False
@@ -113,8 +102,7 @@ class Engine:
             return SAMPLE_S
         if self._gone_s is not None or self._record.state.phase == "stopping":
             return 0.03 if self._gone_s is not None else 0.1
-        since = 0.0 if self._sampled_s is None else time.monotonic() - self._sampled_s
-        return max(0.01, SAMPLE_S - since)
+        return max(0.01, self._sight.next_s(time.monotonic()))
 
     def _watch_keeper(self) -> None:
         """Wake as soon as the keeper ends, instead of at the next half second."""
@@ -139,12 +127,7 @@ class Engine:
         if self._record.state.phase not in ("ended", "lost"):
             self._look_at_end()
         if self._gone_s is None and self._pids is not None:
-            if self._sampled_s is None or now - self._sampled_s >= SAMPLE_S:
-                self._sample(now)
-            if now - self._output_s >= OUTPUT_S:
-                self._output_s = now
-                self._see_output()
-                self._bound_output()
+            self._sight.look(now, self._pids.training)
         if now - self._repaired_s >= REPAIR_S:
             self._repaired_s = now
             await self.server.repair()
@@ -174,52 +157,6 @@ class Engine:
         return state.phase == "stopping" and any(
             processes.is_alive(pid, None) for pid in self._ears.training_pids() if pid != state.pid
         )
-
-    def _sample(self, now: float) -> None:
-        at_s = self._clock()
-        span_s = SAMPLE_S if self._sampled_s is None else now - self._sampled_s
-        self._sampled_s = now
-        pids = self._pids
-        lead = self._ears.lead()
-        main = lead.pid if lead is not None and lead.trains else pids.training if pids else None
-        reading = self._machine.read(now, main, self._ears.worker_pids())
-        self._see_machine(reading, at_s)
-        self._record.happen(
-            Sampled(
-                at_s,
-                span_s,
-                cpu_main=reading.cpu_main,
-                cpu_workers=reading.cpu_workers,
-                cpu_others=reading.cpu_others,
-                cpu_machine=reading.cpu_machine,
-                cores_busy=reading.cores_busy,
-                **self._ears.ticks.take(at_s),
-            )
-        )
-
-    def _see_machine(self, reading: MachineReading, at_s: float) -> None:
-        limit, known = reading.limit, self._record.state.machine
-        if limit is None:
-            return
-        if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
-            self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
-
-    def _see_output(self) -> None:
-        known = self._record.state.output
-        if self._output.look() and (known is None or known.bytes != self._output.written):
-            self._record.happen(OutputSeen(self._clock(), self._output.line, self._output.written))
-
-    def _bound_output(self) -> None:
-        if not self._bounds_output:
-            return
-        try:
-            release_oldest(self._run.output)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._bounds_output = False
-            said = f"{self._run.output} cannot be kept short here ({error.strerror}): it holds all that was printed\n"
-            sys.stderr.write(said)
 
     def _carry_out(self) -> None:
         view = self._view()
@@ -262,9 +199,8 @@ class Engine:
 
     def _finish(self, action: phases.Finish) -> None:
         at_s = self._clock()
-        self._see_output()
-        if self._ears.ticks.pending:
-            self._sample(time.monotonic())
+        if self._pids is not None:
+            self._sight.last_look(time.monotonic(), self._pids.training)
         reported = {entry.id for entry in self._record.state.ledger}
         for change, asked in self._ears.schedule.items():
             if change not in reported:

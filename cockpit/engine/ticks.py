@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .told import seconds
+
 _SUMS = ("samples", "wall_ns", "wait_ns", "start_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _COUNTERS = ("step", "epoch", "step_in_epoch", "optimizer_steps")
 SILENT_S = 30.0
@@ -67,8 +69,3 @@ class Ticks:
         if self._ended:
             self._newest, self._ended = None, False
         return fields
-
-
-def seconds(ns: int | float | None) -> float | None:
-    """Nanoseconds as seconds; None stays None."""
-    return None if ns is None else ns / 1e9

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import beginning
 
-from cockpit.engine.hear import Ears, schedule_of
+from cockpit.engine.hear import Ears
+from cockpit.engine.told import schedule_of
 from cockpit.model.events import (
     BlockMeasured,
     ChangeAsked,
@@ -122,6 +123,15 @@ def test_a_helper_that_begins_to_train_becomes_the_training() -> None:
     assert lead is not None and lead.pid == 40
     events = room.hello(2, 41, trains=True)
     assert isinstance(events[0], ProbeConnected) and room.ears.lead().pid == 41  # type: ignore[union-attr]
+
+
+def test_a_helper_that_ticks_steps_is_announced() -> None:
+    room = Room()
+    room.hello(1, 40, trains=False)
+    room.hello(2, 41, trains=False)
+    assert [type(event) for event in room.hear(2, **tick(steps=3, samples=9))] == [ProbeConnected]
+    assert room.ears.ticks.take(1010.0)["samples"] == 9
+    assert [rank.pid for rank in room.state.ranks] == [40, 41]
 
 
 def test_reconnecting_process_is_told_what_is_pending() -> None:

@@ -1,0 +1,102 @@
+"""What the engine sees by itself: CPU and limits of the machine, and the training's output. Called by ``engine``.
+
+Joins them with what the probe has told into one sample, twice a second. It never touches the training.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from cockpit.model.events import MachineSeen, OutputSeen, Sampled
+from cockpit.sensors.machine import MachineReader, MachineReading
+
+from .hear import Ears
+from .output import Output
+from .record import Record
+from .release import release_oldest
+from .rundir import RunDir
+
+SAMPLE_S = 0.5
+OUTPUT_S = 1.0
+
+
+class Sight:
+    """``clock`` gives seconds since the epoch; ``now`` in calls is a clock that only goes on."""
+
+    def __init__(
+        self, run: RunDir, record: Record, ears: Ears, machine: MachineReader, clock: Callable[[], float]
+    ) -> None:
+        self._run = run
+        self._record = record
+        self._ears = ears
+        self._machine = machine
+        self._clock = clock
+        self._output = Output(run.output, record.state.output.bytes if record.state.output else 0)
+        self._bounds_output = True
+        self._sampled_s: float | None = None
+        self._output_s: float | None = None
+
+    def next_s(self, now: float) -> float:
+        """Seconds until the next sample is due."""
+        return 0.0 if self._sampled_s is None else max(0.0, self._sampled_s + SAMPLE_S - now)
+
+    def look(self, now: float, training: int) -> None:
+        """Whatever is due now. ``training`` is the pid that the keeper started."""
+        if self.next_s(now) == 0.0:
+            self._sample(now, training)
+        if self._output_s is None or now - self._output_s >= OUTPUT_S:
+            self._output_s = now
+            self._see_output()
+            self._bound_output()
+
+    def last_look(self, now: float, training: int) -> None:
+        """The training is gone: what it said last still counts."""
+        self._see_output()
+        if self._ears.ticks.pending:
+            self._sample(now, training)
+
+    def _sample(self, now: float, training: int) -> None:
+        at_s = self._clock()
+        span_s = SAMPLE_S if self._sampled_s is None else now - self._sampled_s
+        self._sampled_s = now
+        lead = self._ears.lead()
+        main = lead.pid if lead is not None and lead.trains else training
+        reading = self._machine.read(now, main, self._ears.worker_pids())
+        self._see_machine(reading, at_s)
+        self._record.happen(
+            Sampled(
+                at_s,
+                span_s,
+                cpu_main=reading.cpu_main,
+                cpu_workers=reading.cpu_workers,
+                cpu_others=reading.cpu_others,
+                cpu_machine=reading.cpu_machine,
+                cores_busy=reading.cores_busy,
+                **self._ears.ticks.take(at_s),
+            )
+        )
+
+    def _see_machine(self, reading: MachineReading, at_s: float) -> None:
+        limit, known = reading.limit, self._record.state.machine
+        if limit is None:
+            return
+        if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
+            self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
+
+    def _see_output(self) -> None:
+        known = self._record.state.output
+        if self._output.look() and (known is None or known.bytes != self._output.written):
+            self._record.happen(OutputSeen(self._clock(), self._output.line, self._output.written))
+
+    def _bound_output(self) -> None:
+        if not self._bounds_output:
+            return
+        try:
+            release_oldest(self._run.output)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._bounds_output = False
+            why = f"cannot be kept short here ({error.strerror}): it holds all that was printed"
+            sys.stderr.write(f"{self._run.output} {why}\n")

@@ -1,0 +1,133 @@
+"""The probe's messages as events, and ours as messages: one function for each kind, pure. Used by ``hear``.
+
+Raises TypeError, ValueError, KeyError or AttributeError where a message is not what it says it is, so that the fold
+can rely on what comes through. Nanoseconds become seconds here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
+from cockpit.model.knobs import Value
+
+Message = dict[str, Any]
+
+
+def connected_of(message: Message, at_s: float) -> ProbeConnected:
+    """``hello``."""
+    return ProbeConnected(
+        at_s,
+        pid=int(message["pid"]),
+        torch=str(message.get("torch", "")),
+        python=str(message.get("python", "")),
+        accelerator=message.get("accelerator"),
+        rank=_count(message, "rank"),
+        world=_count(message, "world"),
+        off=_mapping(message.get("off") or None),
+    )
+
+
+def block_of(message: Message, at_s: float) -> BlockMeasured:
+    """``block``."""
+    return BlockMeasured(
+        at_s,
+        step=int(message["step"]),
+        steps=int(message["steps"]),
+        samples=_count(message, "samples"),
+        wall_s=_known(message, "wall_ns"),
+        wait_s=seconds(message.get("wait_ns")),
+        start_s=_known(message, "start_ns"),
+        forward_s=seconds(message.get("forward_ns")),
+        backward_s=_known(message, "backward_ns"),
+        optimizer_s=_known(message, "optimizer_ns"),
+        epoch=int(message["epoch"]),
+        change=message.get("change"),
+        capacity=int(message.get("capacity") or 0),
+    )
+
+
+def epoch_of(message: Message, at_s: float) -> EpochEnded:
+    """``epoch``."""
+    return EpochEnded(
+        at_s,
+        loader=str(message["loader"]),
+        epoch=int(message["epoch"]),
+        steps=int(message["steps"]),
+        samples=_count(message, "samples"),
+        wall_s=_known(message, "wall_ns"),
+        start_ms=1000.0 * _known(message, "start_ns"),
+    )
+
+
+def moved_of(message: Message, at_s: float) -> ChangeMoved:
+    """``change``."""
+    stall_ms = message.get("stall_ms")
+    return ChangeMoved(
+        at_s,
+        id=str(message["id"]),
+        state=str(message["state"]),
+        step=int(message.get("step") or 0),
+        stall_ms=None if stall_ms is None else float(stall_ms),
+        drain=int(message.get("drain") or 0),
+        capacity=int(message.get("capacity") or 0),
+        before=_mapping(message.get("before")),
+        in_force=_mapping(message.get("in_force")),
+        reason=message.get("reason"),
+    )
+
+
+def ask_message(change: str, knobs: Mapping[str, Value], now: bool, loader: str | None) -> Message:
+    """Engine to probe: apply this. An id that the probe knows already is ignored there."""
+    return {"m": "ask", "id": change, "knobs": dict(knobs), "now": now, "loader": loader}
+
+
+def drop_message(change: str) -> Message:
+    """Engine to probe: forget this if it is still queued."""
+    return {"m": "drop", "id": change}
+
+
+def schedule_of(start: Mapping[str, Any]) -> dict[str, ChangeAsked]:
+    """The changes that ``start.json`` holds for later, by id; their times are filled in when they happen."""
+    return {
+        str(item["id"]): ChangeAsked(
+            0.0,
+            id=str(item["id"]),
+            knobs=dict(item["knobs"]),
+            now=item.get("when") != "epoch",
+            loader=item.get("loader"),
+            origin="schedule",
+        )
+        for item in start.get("at", ())
+    }
+
+
+def asked_of(known: ChangeAsked | None, moved: ChangeMoved) -> ChangeAsked:
+    """The asking that belongs to a report, as of now.
+
+    Not known where the journal lost it (an engine died at the wrong moment): then what came into force tells it.
+    """
+    if known is not None:
+        return replace(known, at_s=moved.at_s)
+    in_force = {name: value for name, value in (moved.in_force or {}).items() if value is not None}
+    return ChangeAsked(moved.at_s, moved.id, in_force)
+
+
+def seconds(ns: int | float | None) -> float | None:
+    """Nanoseconds as seconds; None stays None."""
+    return None if ns is None else ns / 1e9
+
+
+def _known(message: Message, name: str) -> float:
+    return float(message[name]) / 1e9
+
+
+def _count(message: Message, name: str) -> int | None:
+    value = message.get(name)
+    return None if value is None else int(value)
+
+
+def _mapping(value: Any) -> dict[str, Any] | None:
+    return None if value is None else {str(name): item for name, item in dict(value).items()}
