@@ -141,6 +141,7 @@ class LoaderHooks:
         return stream, now
 
     def left_next(self, token: tuple[Stream, int], data: Any, error: BaseException | None) -> None:
+        # written flat: a call saved here is saved every step
         stream, began = token
         recorder = self._recorder
         now = recorder.clock()
@@ -170,23 +171,10 @@ class LoaderHooks:
             stream.pending_wait += spent - start
             stream.pending_start += start
         stream.start_ns += start
-        if error is None:
-            self._count(stream, attributes, data)
-            recent = self._roles.recent
-            if not recent:
-                stream.evaluated = False
-                recent.append(stream)
-            elif recent[-1] is not stream or stream.evaluated:
-                self._roles.handed_out(stream)
-            if stream.landing or (self.facts_due and stream.trains):
-                self.facts_due = False
-                self._run("swap", self._changes.looked_at, stream, iterator)
-        elif isinstance(error, StopIteration):
-            self.ended(stream, began, now)
-
-    def _count(self, stream: Stream, attributes: dict[str, Any], data: Any) -> None:
-        """One batch more: how many samples it really holds."""
-        recorder = self._recorder
+        if error is not None:
+            if isinstance(error, StopIteration):
+                self.ended(stream, began, now)
+            return
         if not stream.batches:
             stream.record.epoch_start_ms = stream.start_ns / 1e6
             stream.first_step = recorder.steps
@@ -196,15 +184,24 @@ class LoaderHooks:
             size = stream.sizes.popleft() if stream.sizes else None
             if size is None or stream.record.kind != "map":
                 size = first_dimension(data, 3)
-        known = 0 if size is None else size
-        stream.samples += known
+        counted = 0 if size is None else size
+        stream.samples += counted
         stream.unsized += size is None
         if stream.trains:
-            recorder.samples += known
+            recorder.samples += counted
             recorder.unsized += size is None
         else:
-            stream.pending_samples += known
+            stream.pending_samples += counted
             stream.pending_unsized += size is None
+        recent = self._roles.recent
+        if not recent:
+            stream.evaluated = False
+            recent.append(stream)
+        elif recent[-1] is not stream or stream.evaluated:
+            self._roles.handed_out(stream)
+        if stream.landing or (self.facts_due and stream.trains):
+            self.facts_due = False
+            self._run("swap", self._changes.looked_at, stream, iterator)
 
     # ---- ends ----
 

@@ -10,12 +10,11 @@ import atexit
 import os
 import sys
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Callable
 
 from ..model.names import ENV_RUN
 from . import recorder as phases
 from .probe import Probe, told
-from .recorder import Recorder
 from .samples import counting
 from .swap import take_stall_ns
 
@@ -24,10 +23,18 @@ _NOT_A_TRAINING = ("torch/_inductor/compile_worker", "multiprocessing/resource_t
 
 def patch(probe: Probe) -> None:
     """Puts everything in place, each part on its own: what this torch lacks is off, with the reason."""
+    probe.recorder.on_step = probe.on_step
+    probe.hooks.on_open, probe.hooks.is_worker, probe.hooks.stall_of = probe.on_open, probe.is_worker, take_stall_ns
+    for name, part in parts_of(probe).items():
+        probe.guard.run(name, part)
+    os.register_at_fork(before=probe.before_fork, after_in_child=probe.in_child)
+    atexit.register(probe.at_exit)
+
+
+def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
+    """What patches each part of torch, by the name under which it can be off."""
     torch, guard, recorder, hooks = probe.torch, probe.guard, probe.recorder, probe.hooks
     is_compiling = torch.compiler.is_compiling
-    recorder.on_step = probe.on_step
-    hooks.on_open, hooks.is_worker, hooks.stall_of = probe.on_open, probe.is_worker, take_stall_ns
 
     def loaders() -> None:
         module = sys.modules["torch.utils.data.dataloader"]
@@ -48,37 +55,18 @@ def patch(probe: Probe) -> None:
 
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]
-        before, after = optimizer_hooks(recorder, is_compiling)
-        module.register_optimizer_step_pre_hook(before)
-        module.register_optimizer_step_post_hook(after)
+        module.register_optimizer_step_pre_hook(recorder.before_optimizer_step)
+        module.register_optimizer_step_post_hook(recorder.after_optimizer_step)
 
     def forward() -> None:
         if not hasattr(torch.nn.Module, "_compiled_call_impl"):
             raise AttributeError("nn.Module has no _compiled_call_impl")
         probe.roots.search()
 
-    parts = {
+    return {
         "loaders": loaders, "samples": samples, "backward": backward, "optimizer": optimizers,
         "forward": forward, "compile": lambda: _unseen_by_dynamo(torch),
     }  # fmt: skip
-    for name, part in parts.items():
-        guard.run(name, part)
-    os.register_at_fork(before=probe.before_fork, after_in_child=probe.in_child)
-    atexit.register(probe.at_exit)
-
-
-def optimizer_hooks(recorder: Recorder, is_compiling: Any) -> tuple[Any, Any]:
-    """torch's global optimizer hooks: two clock readings and some additions, nothing that could fail."""
-
-    def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            recorder.optimizer_entered()
-
-    def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            recorder.optimizer_left()
-
-    return before_optimizer_step, after_optimizer_step
 
 
 def install(torch: Any) -> Probe | None:

@@ -21,7 +21,7 @@ from .hooks import LoaderHooks
 from .link import Link
 from .pulse import Pulse
 from .recorder import Recorder
-from .reports import Blocks, Ticks, loader_message, trains
+from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
 from .streams import Registry
@@ -37,7 +37,7 @@ class Probe:
         self.torch = torch
         self.clock = clock
         self._environ = environ
-        self.recorder = Recorder(clock)
+        self.recorder = Recorder(clock, torch.compiler.is_compiling)
         self.guard = Guard(torch.compiler.is_compiling)
         self.roles = Roles()
         self.registry = Registry()
@@ -117,15 +117,14 @@ class Probe:
 
     def _gather(self, now: int) -> None:
         recorder, link = self.recorder, self.link
-        off = self.guard.reasons
-        wait, forward = not recorder.read_ahead and "loaders" not in off, recorder.forward_seen
+        can_tell = known(recorder, self.guard.reasons)
         if self.guard.failures != self._said_off or not self._said_trains:
             for message in self.greeting()[:1]:
                 link.say(message)
         marks = []
         while recorder.done:
             marks.append(recorder.done.popleft())
-        for block in self.blocks.feed(marks, wait, forward and "forward" not in off):
+        for block in self.blocks.feed(marks, can_tell):
             link.say(block)
         for news in (self.hooks.news, self.asks.said):
             while news:
@@ -133,15 +132,16 @@ class Probe:
         if self.changes.news:
             self.changes.news = False
             link.say(loader_message(self.registry.records.values()))
-        link.say(self.ticks.read(now, self.hooks, off))
+        link.say(self.ticks.read(now, self.hooks, can_tell))
 
     def _adopt_stray_thread(self) -> None:
         """Training has moved to another thread: watch that one."""
         recorder = self.recorder
-        if recorder.strays > 3 and recorder.backwards == self._backwards_seen:
-            recorder.thread = None
+        if recorder.backwards != self._backwards_seen:
+            recorder.strays, self._backwards_seen = 0, recorder.backwards
+        elif recorder.strays > 3:
+            recorder.strays, recorder.thread = 0, None
             recorder.leave_steps()
-        recorder.strays, self._backwards_seen = 0, recorder.backwards
 
     _backwards_seen = 0
 
@@ -155,9 +155,8 @@ class Probe:
         """A step has ended: the search for roots is over, and the thread may live."""
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
-        if not self.pulse.running and self.pulse.wanted:
-            if self.is_worker():
-                return
+        self.recorder.awaited = False
+        if not self.is_worker():
             self.guard.run("link", self.pulse.start)
 
     def on_open(self) -> None:
@@ -177,6 +176,7 @@ class Probe:
 
     def before_fork(self) -> None:
         self.guard.run("link", self.pulse.stop)
+        self.recorder.awaited = True
 
     def in_child(self) -> None:
         self.guard.run("link", self._start_over)

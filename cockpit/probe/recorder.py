@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 LOADER, LOADER_START, FORWARD, BACKWARD, OPTIMIZER, OTHER = (
     "loader", "loader_start", "forward", "backward", "optimizer", "other",
@@ -60,8 +60,9 @@ def sums_of(mark: Mark) -> tuple[int, ...]:
 class Recorder:
     """The totals. ``thread`` is the training's thread: None before the first backward."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], is_compiling: Callable[[], bool]) -> None:
         self.clock = clock
+        self.is_compiling = is_compiling
         self.ident = threading.get_ident
         self.on_step: Callable[[], None] = lambda: None
         self.done: deque[Mark] = deque(maxlen=KEPT)
@@ -71,6 +72,8 @@ class Recorder:
         """As at the start of a process: at install, and in a forked child."""
         self.thread: int | None = None
         self.strays = 0
+        self.awaited = True
+        """Whether somebody (``on_step``) waits for the end of a step."""
         self.doing, self.since = OTHER, self.clock()
         self.charged = 0
         self.wait = self.start = self.forward = self.backward = self.optimizer = 0
@@ -97,6 +100,7 @@ class Recorder:
         self.attention = False
         self.due_step = -1
         self._optimizer_began = (0, 0)
+        self._optimizer_depth = 0
         self.done.clear()
 
     # ---- steps ----
@@ -139,7 +143,7 @@ class Recorder:
     def end_step(self, now: int) -> None:
         """A step with at least one update has ended at ``now``; written flat since it runs every step."""
         base = self.base
-        self.updates = 0
+        self.updates = self._optimizer_depth = 0  # a step that raised has left the depth behind
         if base is None:
             return
         sure = self.optimizer_seen or self.own_optimizer
@@ -158,7 +162,8 @@ class Recorder:
             waited_ns = mark.t_ns - self.provisional[0].t_ns
             if len(self.provisional) >= PROVISIONAL or waited_ns > PROVISIONAL_NS:
                 self.decide_own_optimizer()
-        self.on_step()
+        if self.awaited:
+            self.on_step()
 
     def decide_own_optimizer(self) -> None:
         """No optimizer step was ever seen, so this is not accumulation: each backward is an update.
@@ -175,29 +180,23 @@ class Recorder:
             self.base = self.provisional[-1]
         self.provisional.clear()
 
-    # ---- phases: called with when the call began and what had been charged then ----
+    # ---- the optimizer: torch's own hooks for all optimizers, with nothing in them that could fail ----
 
-    def forward_left(self, began: int, charged: int) -> None:
-        now = self.since = self.clock()
-        own = now - began - (self.charged - charged)
-        self.charged += own
-        self.forward += own
+    def before_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self.is_compiling():
+            return
+        self._optimizer_depth += 1
+        if self._optimizer_depth > 1:
+            return  # a step that calls its parent's, or wraps another optimizer: one step
+        self.doing, self.since = OPTIMIZER, self.clock()
+        self._optimizer_began = (self.since, self.charged)
 
-    def backward_left(self, began: int, charged: int) -> None:
-        now = self.since = self.clock()
-        own = now - began - (self.charged - charged)
-        self.charged += own
-        self.backward += own
-        self.backwards += 1
-        if not self.optimizer_seen:
-            self.updates += 1
-            self.last_update_ns = now
-
-    def optimizer_entered(self) -> None:
-        self._optimizer_began = (self.clock(), self.charged)
-        self.doing, self.since = OPTIMIZER, self._optimizer_began[0]
-
-    def optimizer_left(self) -> None:
+    def after_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self.is_compiling():
+            return
+        self._optimizer_depth -= 1
+        if self._optimizer_depth > 0:
+            return
         began, charged = self._optimizer_began
         now = self.since = self.last_update_ns = self.clock()
         self.doing = OTHER

@@ -7,7 +7,7 @@ or a tensor, since dropping the last reference to one of those here would shut i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS
 from .recorder import Mark, Recorder, sums_of
@@ -18,13 +18,27 @@ BLOCK_NS = 500_000_000
 _PHASES = ("wait", "start", "forward", "backward", "optimizer")
 
 
-def _difference(a: Mark, b: Mark, wait_known: bool, forward_known: bool) -> dict[str, Any]:
+class Known(NamedTuple):
+    """Which figures can be told as things are; the others are None, never 0."""
+
+    wait: bool
+    samples: bool
+    forward: bool
+
+
+def known(recorder: Recorder, off: Mapping[str, str]) -> Known:
+    """Without a loader that we see there is no wait and no batch; read ahead, its wait is not the training's."""
+    loader = "loaders" not in off and (recorder.read_ahead or not recorder.loaderless)
+    return Known(loader and not recorder.read_ahead, loader, recorder.forward_seen and "forward" not in off)
+
+
+def _difference(a: Mark, b: Mark, known: Known) -> dict[str, Any]:
     return {
-        "samples": b.samples - a.samples if b.unsized == a.unsized and wait_known else None,
+        "samples": b.samples - a.samples if b.unsized == a.unsized and known.samples else None,
         "wall_ns": b.lived_ns - a.lived_ns,
-        "wait_ns": b.wait_ns - a.wait_ns if wait_known else None,
+        "wait_ns": b.wait_ns - a.wait_ns if known.wait else None,
         "start_ns": b.start_ns - a.start_ns,
-        "forward_ns": b.forward_ns - a.forward_ns if forward_known else None,
+        "forward_ns": b.forward_ns - a.forward_ns if known.forward else None,
         "backward_ns": b.backward_ns - a.backward_ns,
         "optimizer_ns": b.optimizer_ns - a.optimizer_ns,
     }
@@ -46,7 +60,7 @@ class Blocks:
         self._first: Mark | None = None
         self._parts: list[dict[str, Any]] = []
 
-    def feed(self, marks: Iterable[Mark], wait_known: bool, forward_known: bool) -> list[dict[str, Any]]:
+    def feed(self, marks: Iterable[Mark], known: Known) -> list[dict[str, Any]]:
         """The blocks completed by these marks. A gap between epochs does not break a block, a change does."""
         blocks = []
         for mark in marks:
@@ -57,7 +71,7 @@ class Blocks:
                 self._parts = []
             if not self._parts:
                 self._first = mark
-            self._parts.append(_difference(before, mark, wait_known, forward_known))
+            self._parts.append(_difference(before, mark, known))
             block = self._whole(mark)
             if block is not None:
                 blocks.append(block)
@@ -81,22 +95,19 @@ class Ticks:
         self._recorder = recorder
         self._last: dict[str, Any] | None = None
 
-    def read(self, now: int, hooks: Any, off: Mapping[str, str]) -> dict[str, Any]:
+    def read(self, now: int, hooks: Any, known: Known) -> dict[str, Any]:
         """The tick at ``now``; the first one reaches back to the beginning of the first step."""
         recorder = self._recorder
         seen = self._consistent(now)
         last = self._last or {**dict.fromkeys(seen, 0), "t": now - seen["lived"]}
         self._last = seen
-        sums: dict[str, Any] = {
-            name: max(0, seen[name] - last[name]) for name in (*_PHASES, "steps", "samples", "lived")
-        }
-        for name, unknown in (
-            ("wait", recorder.read_ahead or "loaders" in off),
-            ("samples", seen["unsized"] != last["unsized"] or "loaders" in off),
-            ("forward", not recorder.forward_seen or "forward" in off),
-        ):
-            if unknown:
+        names = (*_PHASES, "steps", "samples", "lived")
+        sums: dict[str, Any] = {name: max(0, seen[name] - last[name]) for name in names}
+        for name in known._fields:
+            if not getattr(known, name):
                 sums[name] = None
+        if seen["unsized"] != last["unsized"]:
+            sums["samples"] = None
         return {
             "m": "tick", "t_ns": now, "span_ns": max(0, now - last["t"]), "step": recorder.steps,
             "epoch": recorder.epoch, "step_in_epoch": recorder.steps - recorder.epoch_began_step,

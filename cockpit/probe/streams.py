@@ -120,12 +120,13 @@ class LoaderRecord:
 class _Made:
     """One DataLoader object: where it was made, its name once it has one, its LoaderControl once it needs one."""
 
-    __slots__ = ("control", "name", "place", "ref")
+    __slots__ = ("control", "met", "name", "place", "ref")
 
     def __init__(self, ref: weakref.ref[Any], place: str) -> None:
         self.ref = ref
         self.place = place
         self.name: str | None = None
+        self.met = False
         self.control: Any = None
 
 
@@ -155,17 +156,21 @@ class Registry:
     def record_of(self, loader: Any) -> tuple[LoaderRecord, bool]:
         """The record of ``loader``, and whether this object is new to it; it must be ``known``."""
         entry = self._made[id(loader)]
-        if entry.name is not None:
-            return self.records[entry.name], False
-        for other in list(self._made.values()):
-            if other.place == entry.place and other.name is None:
-                other.name = self._free_name(other.place)
-            if other is entry:
-                break
+        if entry.name is None:
+            self._name_those_made_at(entry)
         name = str(entry.name)
+        fresh, entry.met = not entry.met, True
         record = self.records.setdefault(name, LoaderRecord(name))
         record.loader = entry.ref
-        return record, True
+        return record, fresh
+
+    def _name_those_made_at(self, last: _Made) -> None:
+        """Names all loaders of one place in the order they were made, up to and including ``last``."""
+        for entry in list(self._made.values()):
+            if entry.place == last.place and entry.name is None:
+                entry.name = self._free_name(entry.place)
+            if entry is last:
+                break
 
     def _free_name(self, place: str) -> str:
         taken = {entry.name for entry in self._made.values()}

@@ -26,7 +26,14 @@ class Training:
     def after_backward(self, began: int, charged: int) -> None:
         """A backward that began at ``began`` has ended."""
         recorder, roles = self._recorder, self._roles
-        recorder.backward_left(began, charged)
+        now = recorder.since = recorder.clock()
+        own = now - began - (recorder.charged - charged)
+        recorder.charged += own
+        recorder.backward += own
+        recorder.backwards += 1
+        if not recorder.optimizer_seen:
+            recorder.updates += 1
+            recorder.last_update_ns = now
         if recorder.thread is None:
             recorder.thread = recorder.ident()
         recent, plain = roles.recent, recorder.base is not None and not recorder.read_ahead
