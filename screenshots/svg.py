@@ -116,4 +116,5 @@ def _dot(x: float, y: float, at: int) -> str:
 
 
 def _circle(x: float, y: float, radius: float) -> str:
-    return f"M{x - radius:g} {y:g}a{radius:g} {radius:g} 0 1 0 {2 * radius:g} 0a{radius:g} {radius:g} 0 1 0 {-2 * radius:g} 0z"
+    arc = f"a{radius:g} {radius:g} 0 1 0"
+    return f"M{x - radius:g} {y:g}{arc} {2 * radius:g} 0{arc} {-2 * radius:g} 0z"

@@ -103,7 +103,7 @@ def _stalled(state: State) -> Activity | None:
     if latest is None or latest.doing_for_s is None or not state.current.blocks:
         return None
     newest = state.current.blocks[-1]
-    typical_s = newest.wall_s / newest.steps
+    typical_s = newest.wall_s / max(1, newest.steps)
     if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * typical_s):
         return Activity("stalled", latest.doing_for_s, detail=f"in {(latest.doing or 'step').replace('_', ' ')}")
     return None

@@ -50,7 +50,7 @@ def run_screen(
     before = {number: signal.getsignal(number) for number in RESTORED}
     try:
         with HangUp(app.leave_dead_terminal):
-            how = app.run(mouse=terminal.mouse)
+            how = app.run(mouse=False)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -6,6 +6,7 @@ not measured is left out of the bar and never drawn as zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,13 +42,13 @@ MATTERS = 0.02
 
 def bar(phases: Phases, width: int, longest_ms: float, mono: bool) -> list[Run]:
     """The bar in at most ``width`` columns; ``longest_ms`` is what fills all of them."""
-    if width <= 0 or longest_ms <= 0.0 or phases.step_ms <= 0.0:
+    if width <= 0 or not (math.isfinite(longest_ms) and longest_ms > 0.0 and phases.step_ms > 0.0):
         return []
     runs: list[Run] = []
     done, spent_ms = 0, 0.0
     for part in PARTS:
         lasts_ms = getattr(phases, part.field)
-        if lasts_ms is None:
+        if lasts_ms is None or not math.isfinite(lasts_ms):
             continue
         spent_ms += max(0.0, lasts_ms)
         # edges are rounded, not lengths: errors do not add up over the phases
@@ -63,7 +64,7 @@ def _piece(part: Part, of_step: float, size: int, mono: bool) -> Run:
     percent = share(of_step)
     label = next((words for words in (f"{part.name} {percent}", percent) if cells(words) + 2 <= size), "")
     if mono:
-        return (label.center(size, part.letter) if label else part.letter * size, "text")
+        return (f" {label} ".center(size, part.letter) if label else part.letter * size, "text")
     bold = "bold " if part.field == "wait_ms" else ""
     return (label.center(size), f"{bold}ink on-{part.style}")
 

@@ -55,7 +55,7 @@ def round_up(value: float) -> float:
 def _level(value: float | None, most: int) -> int:
     if value is None or not value > 0.0:
         return 0
-    return max(1, min(most, round(value * most)))
+    return most if value >= 1.0 else max(1, round(value * most))
 
 
 def _within(level: int, most: int) -> int:

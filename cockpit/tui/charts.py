@@ -6,6 +6,7 @@ measured stays a gap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from cockpit.session.state import Point
@@ -42,11 +43,13 @@ def charts(view: View, plan: Plan, width: int) -> list[Row]:
 def _ends_at(view: View) -> float:
     """The right edge of the axis: now, or the end of what is known where nothing comes any more."""
     state = view.known
-    if state.ended_s is not None:
+    if state.ended_s is not None and math.isfinite(state.ended_s):
         return state.ended_s
-    newest = state.rings[0].points[-1].at_s if state.rings and state.rings[0].points else view.now_s
+    points = state.rings[0].points if state.rings else ()
+    newest = points[-1].at_s if points else view.now_s
     # a clock that jumps must not push the picture off the axis
-    return view.now_s if 0.0 <= view.now_s - newest < 86400.0 else newest
+    end_s = view.now_s if 0.0 <= view.now_s - newest < 86400.0 else newest
+    return end_s if math.isfinite(end_s) else 0.0
 
 
 def marks_of(view: View, axis: Axis) -> list[Mark]:
@@ -78,11 +81,12 @@ def _mirrored(view: View, plan: Plan, laid: list[Column], marks: list[Mark], spa
     down = area(cpu, plan.down, glyphs, down=True)
     model_now = share(_newest([point.model for point in newest]) if _live(view, newest) else None)
     cpu_now = share(busy / usable if busy is not None and usable > 0 and _live(view, newest) else None)
+    told = why_no_probe(view.known, view.now_s, PROBE_EXPECTED_S)
+    if told:  # words stand in the place of a chart that has nothing to show
+        words = [f" {line}" for line in told] + [""] * (plan.up + plan.down)
+        up, down = words[: plan.up], words[plan.up : plan.up + plan.down]
     upper = _area_rows(view, up, "model", {0: ("MODEL", model_now)}, marks, down=False)
     lower = _area_rows(view, down, "cpu", {plan.down - 1: ("CPU", cpu_now)}, marks, down=True)
-    told = why_no_probe(view.known, view.now_s, PROBE_EXPECTED_S)
-    if told:
-        upper, lower = _told(upper, told), _told(lower, told[len(upper) :])
     per = glyphs.columns
     seen = [
         any(column.model is not None or column.cpu is not None for column in laid[at : at + per])
@@ -103,11 +107,6 @@ def _newest(values: list[float | None]) -> float | None:
         return None
     known = [value for value in values if value is not None]
     return sum(known) / len(known)
-
-
-def _told(found: list[Row], words: list[str]) -> list[Row]:
-    """Words in the place of a chart that has nothing to show."""
-    return [row(*each[:3], (f" {words[at]}" if at < len(words) else "", "text")) for at, each in enumerate(found)]
 
 
 def _area_rows(

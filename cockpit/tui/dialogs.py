@@ -12,15 +12,20 @@ from cockpit.session.actions import ACTIONS
 from cockpit.session.state import State
 
 from .format import factor, rate
-from .glyphs import Glyphs
+from .glyphs import Glyphs, printable
 from .rows import Row, Run, cells, cut, fit, row
 from .words import label_of
 
-WIDE = 72
+WIDE = 73
 
 
 def box(
-    title: str, body: Sequence[Sequence[Run]], foot: Sequence[Run], width: int, glyphs: Glyphs, air: bool = True
+    title: str,
+    body: Sequence[Sequence[Run]],
+    foot: Sequence[Run],
+    width: int,
+    glyphs: Glyphs,
+    air: bool = True,
 ) -> list[Row]:
     """Rows of exactly ``width`` columns: a frame with a title, the body, a blank row (``air``) and the keys."""
     corners = "++++" if glyphs.plain else "╭╮╰╯"
@@ -33,7 +38,7 @@ def box(
         inside = [(text, f"{style} on-panel") for text, style in each]
         rows.append(row((side + " ", edge), *fit(inside, inner, "text on-panel"), (" " + side, edge)))
     rows.append(row((corners[2] + across * max(0, width - 2) + corners[3], edge)))
-    return [fit(each, width, edge) for each in rows]
+    return [printable(fit(each, width, edge), glyphs.plain) for each in rows]
 
 
 def keys(*pairs: tuple[str, str]) -> list[Run]:
@@ -65,7 +70,7 @@ def help_lines() -> list[list[Run]]:
         if pending and pending[0].help == action.help:
             shown = f"{shown} {pending.pop(0).shown}"
         verb = f"cockpit {action.verb}" if action.verb else ""
-        lines.append([(f" {shown:<8}", "bold key"), (f"{action.help:<42} ", "text"), (verb, "faint")])
+        lines.append([(f" {shown:<9}", "bold key"), (f"{action.help:<42} ", "text"), (verb, "faint")])
     return lines
 
 

@@ -11,7 +11,7 @@ from .charts import charts
 from .clean import clean
 from .footer import footer_row, notice_rows
 from .format import delta
-from .glyphs import spelled
+from .glyphs import printable
 from .head import badge, change_row, last_told, mark_of, speed_row, title_row
 from .machine import cores_row, loader_row
 from .now import old, phases_before, phases_now
@@ -36,7 +36,8 @@ def frame(view: View, width: int, height: int) -> list[Row]:
         at = max(1, height - 1 - len(said)) if plan is not None else 1
         found[at : at + len(said)] = said
         found = found[:height]
-    return [row(*((spelled(text), style) for text, style in each)) for each in found] if view.glyphs.plain else found
+    # whatever a part of the picture forgot to clean ends here
+    return [printable(each, view.glyphs.plain) for each in found]
 
 
 def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
@@ -108,7 +109,7 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
     """Where a step's time goes: baseline where there is room, before the last change, and now, on one scale."""
     if not plan.bars:
         return []
-    state, letters = view.known, view.mono or view.glyphs.plain
+    state, letters = view.known, view.mono
     shown = {"before": phases_before(state), "now": phases_now(state)}
     if plan.baseline:
         shown = {"baseline": state.baseline.phases if state.baseline else None, **shown}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .rows import cells
+from .rows import Row, cells, row
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ ASCII = Glyphs(
 SETS = {each.name: each for each in (BRAILLE, BLOCK, ASCII)}
 
 _ASCII = {
+    "\ufffd": "?",
     "→": ">", "←": "<", "↑": "^", "↓": "v", "–": "-", "—": "-", "×": "x", "±": "~", "…": "~", "·": "-", "≈": "~",
     "‹": "<", "›": ">", "▲": "^", "▼": "v", "⌁": "?", "’": "'", "‘": "'", "“": '"', "”": '"', "é": "e", "ü": "u",
 }  # fmt: skip
@@ -79,3 +80,15 @@ def spelled(text: str) -> str:
     if text.isascii():
         return text
     return "".join(char if char.isascii() else _ASCII.get(char) or "?" * cells(char) for char in text)
+
+
+def printable(each: Row, plain: bool) -> Row:
+    """The row with nothing that a terminal would obey rather than show (``plain``: in ASCII); as wide as before."""
+    if all(text.isprintable() for text, _ in each):
+        return row(*((spelled(text), style) for text, style in each)) if plain else each
+    shown = (("".join(_shown(char) for char in text), style) for text, style in each)
+    return row(*((spelled(text) if plain else text, style) for text, style in shown))
+
+
+def _shown(char: str) -> str:
+    return char if char.isprintable() else "\ufffd" * cells(char)

@@ -113,7 +113,7 @@ def progress(state: State, total: int | None, width: int, view: View) -> list[Ru
     """How far the epoch is, as a line; nothing where that is not known."""
     if not total or state.step_in_epoch is None or width < 6:
         return []
-    done = round(width * min(1.0, state.step_in_epoch / total))
+    done = round(width * max(0.0, min(1.0, state.step_in_epoch / total)))
     return [
         ("  ", "text on-bar"),
         (view.glyphs.bar * done, "better on-bar"),
@@ -137,10 +137,10 @@ def speed_row(view: View, width: int) -> Row:
     phases = phases_now(state)
     waits = phases.wait_ms / phases.step_ms if phases and phases.wait_ms is not None and phases.step_ms > 0 else None
     better = "text" if gain is None or 0.97 < gain < 1.03 else "better" if gain > 1 else "worse"
-    warming = activity_shown(view).word == "warming"
+    grey = activity_shown(view).word in ("warming", "ended", "lost", "starting")
     size = 8
     runs: list[Run] = [
-        (rate(now, size), "dim" if warming else "bold text"),
+        (rate(now, size), "dim" if grey else "bold text"),
         (" samples/s", "dim"),
         ("  baseline ", "dim"),
         (rate(base).ljust(6), "text"),

@@ -5,15 +5,17 @@ Called by the frame. The only place that says GPU, and only that none was found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from cockpit.model.events import Sampled
 from cockpit.session.knobs import training_loaders
 from cockpit.session.state import State
 
 from .clean import clean
 from .format import cores
 from .glyphs import Glyphs
-from .rows import Row, Run, cells, cut, fit, spread, width_of
+from .rows import Row, Run, cut, fit, spread, width_of
 from .view import View
 
 
@@ -23,14 +25,33 @@ def cores_row(view: View, width: int, label: int) -> Row:
     left: list[Run] = [("cores".ljust(label), "dim")]
     if latest is None or machine is None:
         return fit([*left, ("not measured yet", "faint")], width)
-    parts = (latest.cpu_main, latest.cpu_workers, latest.cpu_others)
-    busy = None if all(part is None for part in parts) else sum(part or 0.0 for part in parts)
+    busy, parts, word = busy_cores(latest, machine.cpus_usable)
     usable = f"{machine.cpus_usable:.1f}".removesuffix(".0")
-    tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} busy: ", "dim")]
+    tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} {word}: ", "dim")]
     for name, part in zip(("main ", "  workers ", "  others "), parts, strict=True):
         tail += [(name, "dim"), (cores(part), "text")]
     room = width - label - width_of(tail) - 1
     return spread([*left, (columns_of(latest.cores_busy, room, view.glyphs), "cpu")], tail, width)
+
+
+Parts = tuple[float | None, float | None, float | None]
+
+
+def busy_cores(latest: Sampled, usable: float) -> tuple[float | None, Parts, str]:
+    """Cores in use in all, by the training's main process, its workers and everybody else, and the word for it.
+
+    Where the usable cores can be told apart, ``others`` is whoever else keeps them busy. Where a quota counts
+    instead, other people's work does not use ours up, and only the run's own processes are told.
+    """
+    main, workers = latest.cpu_main, latest.cpu_workers
+    if latest.cores_busy and len(latest.cores_busy) <= usable + 0.5:
+        everybody = sum(latest.cores_busy)
+        mine = sum(part for part in (main, workers) if part is not None)
+        busy = max(everybody, mine)
+        return busy, (main, workers, None if main is None else busy - mine), "busy"
+    parts = (main, workers, latest.cpu_others)
+    known = [part for part in parts if part is not None]
+    return (sum(known) if known else None), parts, "used"
 
 
 def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:
@@ -38,7 +59,7 @@ def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:
     if not busy or width <= 0:
         return ""
     top = len(glyphs.core) - 1
-    levels = [max(0, min(top, round(share * top))) for share in busy]
+    levels = [round(max(0.0, min(1.0, share)) * top) if math.isfinite(share) else 0 for share in busy]
     if len(levels) * 3 - 1 <= width:
         return " ".join(glyphs.core[level] * 2 for level in levels)
     if len(levels) <= width:
@@ -52,9 +73,11 @@ def loader_row(view: View, width: int, label: int) -> Row:
     state = view.known
     gpu = no_gpu_words(state)
     right: list[Run] = [(gpu, "dim")] if gpu else []
+    if state.events_dropped:
+        right = [(f"{state.events_dropped} messages lost ", "alarm"), *right]
     left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
-    if width_of(left) + cells(gpu) + 2 > width:
-        right = []
+    while right and width_of(left) + width_of(right) + 2 > width:
+        right = right[:-1]
     return spread(left, right, width)
 
 
@@ -91,6 +114,7 @@ def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:
     return [
         "Nothing heard from the training yet. Likely reasons:",
         "- it has not imported torch yet",
-        "- its Python runs with -I, -E or -S, or is another interpreter or in a container",
         "- its command replaces PYTHONPATH (write PYTHONPATH=.:$PYTHONPATH)",
+        "- its Python runs with -I, -E or -S, or is older than 3.9",
+        "- it runs in a container or on another machine",
     ]

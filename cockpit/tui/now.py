@@ -12,6 +12,8 @@ from cockpit.session.status import RECENT_BLOCKS
 
 from .view import View
 
+PROBE_SILENT_S = 2.0
+"""A lost probe is shown as lost after so much silence."""
 PROBE_EXPECTED_S = 15.0
 """So long without a word from the training, and the screen names the likely reasons."""
 
@@ -32,7 +34,9 @@ def probe_lost_for(view: View) -> float | None:
     if state.phase not in ("running", "stopping") or state.probe != "lost":
         return None
     heard_s = state.latest.at_s if state.latest else state.probe_seen_s
-    return max(0.0, view.now_s - heard_s) if heard_s is not None else 0.0
+    age_s = view.now_s - heard_s if heard_s is not None else PROBE_SILENT_S
+    # a training that is just ending closes its connection a moment before it is gone
+    return age_s if age_s >= PROBE_SILENT_S else None
 
 
 def old(view: View) -> bool:

@@ -45,7 +45,9 @@ class Axis:
         return (cell + 1) * self.per_cell - self.count
 
     def place(self, at_s: float) -> int:
-        """The column of a moment, from 0; negative or ≥ ``count`` when it is outside."""
+        """The column of a moment, from 0; negative or ≥ ``count`` when it is outside, or no moment at all."""
+        if not math.isfinite(at_s):
+            return -1
         return math.floor(at_s / self.column_s) - self.first
 
 

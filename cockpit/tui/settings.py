@@ -11,7 +11,7 @@ from cockpit.session.state import State
 
 from .clean import clean
 from .format import clock
-from .now import boundary_in_s
+from .now import boundary_in_s, probe_lost_for
 from .rows import Row, Run, cut, fit, row
 from .view import View
 from .words import label_of, value_words
@@ -64,17 +64,40 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
 
 
 def hint_row(view: View, width: int) -> Row:
-    """The line below the knobs: the queue and when it lands, else what the chosen knob is or why it is grey."""
+    """The line below the knobs: what went wrong, else the queue and when it lands, else the chosen knob in words."""
+    trouble = trouble_words(view)
+    if trouble:
+        return fit([("   ", "text"), (cut(trouble, max(0, width - 3)), "alarm")], width)
     waiting = queued(view.known)
     asked = {name for entry in waiting for name in entry.asked} | set(view.wanted)
     if asked and view.known.phase == "running":
         return fit([("   ", "text"), *_queue_runs(view, len(asked))], width)
+    if view.known.phase in ("ended", "lost"):
+        return fit([("   ", "text"), (cut(ended_words(view.known), max(0, width - 3)), "dim")], width)
     knobs = view.knobs
     if not 0 <= view.cursor < len(knobs):
         return fit((), width)
     knob = knobs[view.cursor]
     words = clean(knob.reason) if knob.reason else clean(knob.note) if knob.note else BY_NAME[knob.name].help
     return fit([("   ", "text"), (cut(words, max(0, width - 3)), "dim")], width)
+
+
+def trouble_words(view: View) -> str:
+    """What is wrong with our own sight of the run, in one sentence; empty when nothing is."""
+    if view.link_lost_s is not None:
+        return "the engine does not answer; the training is not affected; trying again every second"
+    if probe_lost_for(view) is not None:
+        return "the training is no longer heard: what is shown in grey is old"
+    return ""
+
+
+def ended_words(state: State) -> str:
+    """What is left when the training is over."""
+    if state.phase == "lost":
+        return "the training is gone and left no exit status"
+    if state.survivors:
+        return f"still running, left alone: {clean(', '.join(state.survivors))}"
+    return f"the training ended with status {state.exit_status}; s saves its setup, q leaves"
 
 
 def _queue_runs(view: View, count: int) -> list[Run]:

@@ -1,6 +1,7 @@
 """What this terminal can show, decided once from the environment, before Textual is imported. Pure.
 
-Called by ``run_screen``. The environment is an argument, since Textual takes NO_COLOR out of the real one.
+Called by ``run_screen``. The mouse is left to the terminal (nothing is clicked here, so text can be selected), and
+nothing is animated: both cost bytes over a slow line.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from .glyphs import SETS
 
 @dataclass(frozen=True)
 class Terminal:
-    """``color_system``: what Textual is told where its own guess would be wrong; None: let it guess."""
+    """``glyphs``: a name of a set. ``mono``: no colours. ``color_system``: what Textual is told where its own guess
+    would be wrong; None: let it guess."""
 
     glyphs: str = "braille"
     mono: bool = False
-    mouse: bool = True
-    animation: bool = True
     color_system: str | None = None
 
 
@@ -30,20 +30,26 @@ def terminal_of(environ: Mapping[str, str], encoding: str, glyphs: str | None = 
     if glyphs is not None and glyphs not in SETS:
         raise UsageError(f"--glyphs {glyphs}: it takes {', '.join(SETS)}")
     name = environ.get("TERM", "")
-    remote = any(environ.get(key) for key in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
-    plain = name == "linux" or not _is_utf8(encoding)
-    # GNU screen passes a COLORTERM on that it cannot draw
+    plain = name == "linux" or not is_utf8(encoding) or not is_utf8(encoding_of_locale(environ) or "utf-8")
+    # GNU screen passes on a COLORTERM that it cannot draw
     screen = name.startswith("screen") and bool(environ.get("STY"))
     return Terminal(
         glyphs=glyphs or ("ascii" if plain else "braille"),
         mono=bool(environ.get("NO_COLOR")),
-        mouse=not remote,
-        animation=not remote,
         color_system="256" if screen and environ.get("COLORTERM") else None,
     )
 
 
-def _is_utf8(encoding: str) -> bool:
+def encoding_of_locale(environ: Mapping[str, str]) -> str | None:
+    """The encoding that the locale names; None where no locale is set. Python itself says UTF-8 even for ``C``."""
+    locale = next((value for key in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(key))), None)
+    if locale is None:
+        return None
+    return locale.partition(".")[2].partition("@")[0] or "ascii"
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether text in this encoding may hold any character."""
     try:
         return codecs.lookup(encoding or "ascii").name == "utf-8"
     except LookupError:

@@ -5,6 +5,7 @@ Figures keep their columns; what gives way is the words. Where there is room, th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cockpit.analysis.compare import NOT_COMPARABLE
@@ -53,7 +54,7 @@ def trials_rows(view: View, width: int, height: int) -> list[Row]:
     ]
     rows = [spread([("TRIALS", "bold text")], head, width)]
     entries = list(enumerate(state.ledger, start=1))[::-1][: max(0, height - 2)]
-    most = max([abs(entry.delta_pct) for _, entry in entries if entry.delta_pct is not None] or [0.0])
+    most = max((_size(entry) for _, entry in entries), default=0.0)
     rows += [_line(view, number, entry, width, has, most) for number, entry in entries]
     if height >= 2:
         rows.append(_baseline(view, width, has))
@@ -83,11 +84,16 @@ def _line(view: View, number: int, entry: Entry, width: int, has: Columns, most:
     shown = interval(entry.interval_pct) if entry.verdict != NOT_COMPARABLE else ""
     tail.append((f" {shown}".ljust(has.interval)[: has.interval], "dim"))
     if has.bar:
-        size = round((has.bar - 1) * abs(entry.delta_pct) / most) if entry.delta_pct is not None and most > 0 else 0
+        size = round((has.bar - 1) * _size(entry) / most) if most > 0.0 else 0
         tail.append((" " + (view.glyphs.bar * size).ljust(has.bar - 1), mark_of(entry, view)[1]))
     left = max(0, width - has.number - sum(cells(text) for text, _ in tail))
     style = "dim" if entry.state == "reverted" else "text"
     return fit(row(first, (cut(words, left).ljust(left), style), *tail), width)
+
+
+def _size(entry: Entry) -> float:
+    """How long the bar of a change is, in percent of its before."""
+    return abs(entry.delta_pct) if entry.delta_pct is not None and math.isfinite(entry.delta_pct) else 0.0
 
 
 def _outcome(view: View, entry: Entry, width: int) -> list[Run]:
