@@ -193,6 +193,8 @@ class LoaderControl:
         if not self._limits.knobs["in_order"].can_now:
             raise Refused(self._limits.knobs["in_order"].reason or "")
         chain = chain_of(iterator)
+        if group == (self.script if chain is None else chain.group):
+            return Swap(0, 0, group.capacity)
         if chain is not None:
             done = chain.swap(group) if chain.can_swap() else None
         else:

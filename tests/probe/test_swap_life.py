@@ -295,6 +295,17 @@ def test_a_swap_waits_until_the_last_one_has_drained() -> None:
         assert served + rows(iterator) == ALL
 
 
+def test_what_is_in_force_already_is_not_built_again() -> None:
+    loader = squares(num_workers=1)
+    with Harness({}, {(0, 2): {"num_workers": 1}, (0, 4): TWO, (0, 8): TWO}) as harness:
+        iterator = iter(loader)
+        first = children()
+        next(iterator), next(iterator), next(iterator)
+        assert children() == first and "_next_data" not in vars(iterator)
+        assert rows(iterator)[-1] == ALL[-1]
+    assert [swap.capacity for swap in harness.swaps] == [2, 4, 4] and len(harness.pids) == 3
+
+
 def test_no_swap_for_the_last_few_batches() -> None:
     """All indices are with the old workers already: new ones would be started for nothing."""
     loader = squares(num_workers=1, prefetch_factor=3)
