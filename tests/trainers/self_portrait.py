@@ -99,6 +99,7 @@ for epoch in range(2):
         optimizer.step()
         print(f"epoch {epoch} step {step} loss {loss.item()!r}")
 portrait("after")
+print("iterator", type(iter(loader)).__name__, sorted(vars(loader)))
 print("worker info", get_worker_info(), "module hooks", len(model._forward_hooks), len(model[0]._forward_hooks))
 print(
     "optimizer",
