@@ -126,8 +126,8 @@ class Engine:
             self.training_began()
         if self._record.state.phase not in ("ended", "lost"):
             self._look_at_end()
-        if self._gone_s is None and self._pids is not None:
-            self._sight.look(now, self._pids.training)
+            if self._gone_s is None and self._pids is not None:
+                self._sight.look(now, self._pids.training)
         if now - self._repaired_s >= REPAIR_S:
             self._repaired_s = now
             await self.server.repair()

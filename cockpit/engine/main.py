@@ -30,6 +30,7 @@ from .engine import Engine
 from .launch import bare_environment
 from .record import Record
 from .rundir import RunDir, rundir_at
+from .runs import look
 
 KEEPER = Path(__file__).with_name("keeper.py")
 KEEPER_S_AT_MOST = 15.0
@@ -44,11 +45,16 @@ def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
     run = rundir_at(Path(sys.argv[1]), Path(sys.argv[2]))
+    if not plan and look(run).state == "starting":
+        # its own engine is on its way, and that alone knows what to start: it must find the lock free
+        say({"ok": True, "other": True})
+        return
     with open(run.lock, "ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            say({"ok": True, "other": True})
+            taken = {"ok": False, "error": f"another engine has taken {run.name}", "code": StartError.code}
+            say(taken if plan else {"ok": True, "other": True})
             return
         try:
             asyncio.run(serve(run, plan))

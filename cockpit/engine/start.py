@@ -80,14 +80,15 @@ def _here() -> Path:
         raise StartError("the present folder does not exist any more: change to another one") from error
 
 
-def ensure_engine(run: RunDir) -> bool:
+def ensure_engine(run: RunDir, to_show: bool = False) -> bool:
     """Whether an engine answers now for ``run``; starts one where the old one is gone and the run has not ended.
 
-    False: the run is over and its journal says all there is. Raises StartError where none can be started.
+    False: the run is over and its journal says all there is. ``to_show`` starts one even then: it serves what the
+    journal tells as long as somebody looks. Raises StartError where none can be started.
     """
     if answers(run):
         return True
-    if is_over(run):
+    if is_over(run) and not to_show:
         return False
     host = other_host(run.facts())
     if host is not None:
@@ -98,7 +99,7 @@ def ensure_engine(run: RunDir) -> bool:
     while time.monotonic() < until:
         if answers(run):
             return True
-        if is_over(run):
+        if is_over(run) and not to_show:
             return False
         time.sleep(0.02)
     raise StartError(f"the engine of {run.name} does not answer: see {run.engine_log}", 1)

@@ -31,7 +31,10 @@ _NAME = re.compile(r"journal-(\d{6,})(?:-thin|-bare)?\.jsonl(\.gz)?")
 
 
 class Journal:
-    """The writing end. Never raises for a full or vanished disk: the run goes on, ``lost`` counts what is missing."""
+    """The writing end. Never raises for a full or vanished disk: the run goes on, ``lost`` counts what is missing.
+
+    ``state`` is what is known so far. Nothing is written before the first event: looking at a run leaves no trace.
+    """
 
     def __init__(
         self, folder: Path, state: State, segment_bytes: int = SEGMENT_BYTES, total_bytes: int = TOTAL_BYTES
@@ -43,10 +46,13 @@ class Journal:
         self._written = 0
         self._torn = False
         self.lost = 0
-        self._open_segment(state)
+        self._state: State | None = state
 
     def append(self, event: Event, after: State) -> None:
         """Write ``event``; ``after`` is the state with it, which opens the next segment when this one is full."""
+        if self._state is not None:
+            self._open_segment(self._state)
+            self._state = None
         self._write(pack(event_to_plain(event)))
         if self._written > self._segment_bytes or self._file < 0:
             self._open_segment(after)
@@ -123,11 +129,20 @@ def has_ended(folder: Path) -> bool:
     for _, path in segments(folder)[-1:]:
         try:
             with open(path, "rb") as file:
+                opening = file.readline()
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-                return b'{"e":"TrainingEnded"' in file.read()
+                return b'\n{"e":"TrainingEnded"' in b"\n" + file.read() or _says_ended(opening)
         except OSError:
             return False
     return False
+
+
+def _says_ended(line: bytes) -> bool:
+    """Whether a segment's snapshot is of a run that had ended (and something was noted after)."""
+    try:
+        return json.loads(line)["snapshot"]["phase"] in ("ended", "lost")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def read_events(where: Path) -> Iterator[Event]:

@@ -8,6 +8,7 @@ import time
 from engine_runs import Started, python, scripted, wait_for
 
 from cockpit.engine import processes
+from cockpit.engine.start import ensure_engine
 from cockpit.session.fold import fold
 from cockpit.session.journal import read_state
 from cockpit.session.state import State
@@ -137,3 +138,20 @@ time.sleep(1.5)
 
 def resident_and_gone(run: Started) -> bool:
     return processes.read_exit(run.run) == (0, None)
+
+
+def test_run_that_is_over_can_still_be_looked_at(start) -> None:
+    run = start(scripted("--epochs", 1, "--steps", 100, "--speed", 8))
+    state = run.ended()
+    wait_for(lambda: not run.run.socket.exists(), "the engine leaves")
+    files = {path.name: path.read_bytes() for path in run.run.data.glob("journal*")}
+    assert not ensure_engine(run.run)
+    assert ensure_engine(run.run, to_show=True)
+    client = run.client()
+    client.say(m="watch")
+    assert from_plain(State, client.hear()["state"]) == state
+    time.sleep(2.5)
+    assert client.ask("status")["result"]["state"] == "ended"
+    client.close()
+    wait_for(lambda: not run.run.socket.exists(), "the engine leaves again")
+    assert {path.name: path.read_bytes() for path in run.run.data.glob("journal*")} == files

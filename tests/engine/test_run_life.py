@@ -15,7 +15,8 @@ import pytest
 from engine_runs import Started, python, scripted, wait_for
 
 from cockpit.engine import processes
-from cockpit.engine.start import Spec, answers, ensure_engine, start_run
+from cockpit.engine.rundir import new_rundir, safe_sockets, write_json
+from cockpit.engine.start import Spec, _spawn_engine, answers, ensure_engine, start_run
 from cockpit.model.errors import StartError
 from cockpit.session.fold import fold_all
 from cockpit.session.journal import read_events, read_state
@@ -153,6 +154,18 @@ def test_two_engines_race_and_one_stays(start) -> None:
         in (Path(f"/proc/{pid}/cmdline").read_bytes() if Path(f"/proc/{pid}").exists() else b"")
     ]
     assert engines == [first]
+
+
+def test_engine_that_comes_before_the_start_leaves_it_alone(state_dir: Path, tmp_path: Path) -> None:
+    run = new_rundir("x", "early", state_dir / "runs", safe_sockets())
+    write_json(run.facts_file, {"started_s": time.time(), "boot": processes.boot_id(), "run": "early"})
+    early = threading.Thread(target=lambda: ensure_engine(run))
+    early.start()
+    time.sleep(0.3)
+    plan = {"argv": python("import time; time.sleep(1.5)"), "env": dict(os.environ), "cwd": "/"}
+    _spawn_engine(run, json.dumps(plan).encode(), os.environ)
+    early.join(20)
+    assert Started(run).ended().exit_status == 0
 
 
 def test_socket_that_vanished_is_bound_again(start) -> None:

@@ -208,6 +208,10 @@ def test_the_end_is_seen_quickly(tmp_path: Path) -> None:
     live.happen(TrainingEnded(1.7e9, 0))
     live.happen(SetupSaved(1.7e9, "/x"))
     assert has_ended(tmp_path)
+    later = record(tmp_path, read_state(tmp_path))
+    assert len(segments(tmp_path)) == 1, "looking leaves no trace"
+    later.happen(SetupSaved(1.7e9, "/y"))
+    assert len(segments(tmp_path)) == 2 and has_ended(tmp_path)
 
 
 @pytest.mark.long
