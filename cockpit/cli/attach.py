@@ -1,9 +1,10 @@
-"""``cockpit attach``: show a running training again, with its history. Without a terminal: as ``run --headless``."""
+"""``cockpit attach``: show a training again with its history, over or not. No terminal: as ``run --headless``."""
 
 from __future__ import annotations
 
 import sys
 
+from cockpit.engine.start import ensure_engine
 from cockpit.model.errors import CockpitError
 
 from . import headless
@@ -21,14 +22,16 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def call(verb: Verb, words: Words) -> int:
-    """Stay with the run; its exit status, 0 after detaching. Raises CockpitError where it has ended already."""
+    """Stay with the run; its exit status, 0 after detaching. Raises CockpitError where nothing is left to follow."""
     run = find(name_in(verb, words), words)
-    if has_ended(run):
-        raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")
     asked = words.has("--headless") or words.has("--json")
     if not asked and has_terminal():
-        revive(run)
+        # who comes back in the morning wants to see the run, over or not
+        if not revive(run):
+            ensure_engine(run, to_show=True)
         return show(run)
+    if has_ended(run):
+        raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")
     if not asked and not words.has("--quiet"):
         print("cockpit: no terminal to draw a screen on here: progress in plain lines", file=sys.stderr)
     return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
