@@ -6,6 +6,7 @@ bounded: older segments lose their samples, then their blocks, then their snapsh
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -26,6 +27,8 @@ SEGMENT_BYTES = 1_000_000
 TOTAL_BYTES = 12_000_000
 """What all segments of a run may take on disk: a day of two samples a second would be about 30 MB."""
 KEEP_ONE_OF = 10
+TRY_AGAIN_EVERY = 20
+"""Events after a failed write until the next attempt: each costs a whole snapshot."""
 TAIL_BYTES = 64 * 1024
 _NAME = re.compile(r"journal-(\d{6,})(?:-thin|-bare)?\.jsonl(\.gz)?")
 
@@ -44,17 +47,18 @@ class Journal:
         self._total_bytes = total_bytes
         self._file = -1
         self._written = 0
-        self._torn = False
+        self._missing = 0
+        self._first: State | None = state
         self.lost = 0
-        self._state: State | None = state
 
     def append(self, event: Event, after: State) -> None:
         """Write ``event``; ``after`` is the state with it, which opens the next segment when this one is full."""
-        if self._state is not None:
-            self._open_segment(self._state)
-            self._state = None
-        self._write(pack(event_to_plain(event)))
-        if self._written > self._segment_bytes or self._file < 0:
+        if self._first is not None:
+            self._open_segment(self._first)
+            self._first = None
+        if self._missing or self._file < 0 or not self._write(pack(event_to_plain(event))):
+            self._go_on_after_loss(after)
+        elif self._written > self._segment_bytes:
             self._open_segment(after)
 
     def close(self) -> None:
@@ -63,19 +67,23 @@ class Journal:
             os.close(self._file)
             self._file = -1
 
-    def _write(self, line: bytes) -> None:
-        if self._torn:
-            line = b"\n" + line
+    def _go_on_after_loss(self, state: State) -> None:
+        """Events were lost: only a new segment, whose snapshot holds what they did, tells the truth again."""
+        if self._missing % TRY_AGAIN_EVERY == 0 and self._missing and self._open_segment(state):
+            self._missing = 0
+        else:
+            self._missing += 1
+            self.lost += 1
+
+    def _write(self, line: bytes) -> bool:
         try:
             done = os.write(self._file, line)
         except OSError:
-            self.lost += 1
-            return
-        self._torn = done < len(line)
-        self.lost += self._torn
+            return False
         self._written += done
+        return done == len(line)
 
-    def _open_segment(self, state: State) -> None:
+    def _open_segment(self, state: State) -> bool:
         self._written = 0
         older = segments(self._folder)
         path = self._folder / f"journal-{max((number for number, _ in older), default=0) + 1:06d}.jsonl"
@@ -86,14 +94,16 @@ class Journal:
             os.replace(new, path)
             opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         except OSError:
-            self.lost += 1
-            return
+            with contextlib.suppress(OSError):
+                new.unlink()
+            return False
         self.close()
-        self._file, self._torn = opened, False
+        self._file = opened
         for _, closed in older:
             if closed.suffix == ".jsonl":
                 _rewrite(closed, closed.with_name(closed.name + ".gz"), _keep_all)
         _bound(self._folder, self._total_bytes)
+        return True
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:

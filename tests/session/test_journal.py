@@ -184,15 +184,25 @@ def test_full_or_vanished_disk_is_counted_and_survived(tmp_path: Path, monkeypat
     def half(file: int, content: bytes) -> int:
         return real(file, content[: len(content) // 2])
 
-    monkeypatch.setattr(os, "write", full)
-    live.happen(sample(1))
-    monkeypatch.setattr(os, "write", half)
-    live.happen(sample(2))
-    monkeypatch.setattr(os, "write", real)
-    live.happen(sample(3))
-    assert live.journal.lost == 2 and live.state.step == 3
-    told = read_state(tmp_path)
-    assert told is not None and told.latest == live.state.latest and told.pid == 4711
+    for broken in (full, half):
+        monkeypatch.setattr(os, "write", broken)
+        live.happen(sample(1))
+        monkeypatch.setattr(os, "write", real)
+        live.happen(sample(2))
+        live.happen(ProbeLost(1.7e9, 3))
+        told = read_state(tmp_path)
+        assert told is not None and told.pid == 4711
+        for number in range(3, 30):
+            live.happen(sample(number))
+        assert read_state(tmp_path) == live.state and live.state.step == 29
+    assert 0 < live.journal.lost < 60
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    later = beginning(gone)
+    (gone / segments(gone)[0][1].name).unlink()
+    gone.rmdir()
+    later.happen(sample(1))
+    assert later.state.step == 1
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
