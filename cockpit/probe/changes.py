@@ -64,7 +64,7 @@ class Changes:
             except Refused as error:
                 self._refuse(ask, record, error.reason)
         if landing:
-            self._land(landing, stream, control.in_force, group)
+            self._land(landing, stream, control.in_force, group, record.stream)
         self._plans[stream.thread] = (control, record.group)
 
     def opened(self, stream: Stream, loader: Any, iterator: Any, planned: bool) -> None:
@@ -176,7 +176,10 @@ class Changes:
 
     # ---- landing, and what was found ----
 
-    def _land(self, landing: list[Ask], stream: Stream, before: Group, group: Group) -> None:
+    def _land(
+        self, landing: list[Ask], stream: Stream, before: Group, group: Group, former: Stream | None = None
+    ) -> None:
+        """``former``: at a boundary, the iterator that this one follows."""
         record = stream.record
         record.last_landing = (list(landing), dict(record.wanted))
         for ask in landing:
@@ -188,19 +191,29 @@ class Changes:
             ask.done_on.add(record.id)
             if ask.state == "queued":
                 self._asks.move(ask, "applying")
-            if not self._others_to_come(ask):
+            if not self._others_to_come(ask, former):
                 self._asks.forget(ask)
+            elif former is not None:
+                ask.now, ask.due = False, None  # it lands on the others whenever they come to a boundary
         record.group = group
         stream.landing = stream.landing + landing
         if record.role != OTHER:
             self._recorder.setting = Setting(landing[-1].id, group.capacity, group.num_workers)
 
-    def _others_to_come(self, ask: Ask) -> bool:
-        """Whether another training loader that is in use has still to take this change."""
+    def _others_to_come(self, ask: Ask, former: Stream | None = None) -> bool:
+        """Whether another training loader that is in use has still to take this change.
+
+        In use is one that is being iterated, or was in the epoch that ``former`` served: the iterators of zipped
+        loaders end together, before the first of the loaders begins again.
+        """
         if ask.loader is not None:
             return False
-        in_use = [r for r in self._registry.training() if r.open_stream() is not None]
-        return any(r.id not in ask.done_on for r in in_use)
+        others = [r for r in self._registry.training() if r.id not in ask.done_on]
+        return any(
+            r.open_stream() is not None
+            or (former is not None and r.stream is not None and r.stream.first_step >= former.first_step)
+            for r in others
+        )
 
     def looked_at(self, stream: Stream, iterator: Any) -> None:
         """After a batch: what is really in force, and was anything rolled back?"""

@@ -188,5 +188,9 @@ class Registry:
         return entry.control
 
     def training(self) -> list[LoaderRecord]:
-        """Loaders that train and whose DataLoader is alive."""
-        return [r for r in list(self.records.values()) if r.role == TRAIN and r.alive() is not None]
+        """Loaders that train and are still there: the DataLoader, or an iterator that outlives it."""
+        return [
+            record
+            for record in list(self.records.values())
+            if record.role == TRAIN and (record.alive() is not None or record.open_stream() is not None)
+        ]
