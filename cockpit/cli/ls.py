@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -15,7 +16,13 @@ from .runs import STATE_DIR, Listed, all_runs
 from .verbs import Verb
 from .words import Option, Words
 
-OPTIONS: tuple[Option, ...] = (Option("--json", "a JSON array, one object a run"), STATE_DIR)
+SHOWN = 20
+"""Ended runs listed without --all: to tell their epoch a journal is read for each."""
+OPTIONS: tuple[Option, ...] = (
+    Option("--all", f"also runs that ended before the newest {SHOWN}"),
+    Option("--json", "a JSON array, one object a run"),
+    STATE_DIR,
+)
 
 ALIVE = ("running", "stopping")
 COLUMNS = (("run", 24), ("state", 9), ("epoch", 6), ("samples/s", 10), ("age", 13))
@@ -25,18 +32,23 @@ def call(verb: Verb, words: Words) -> int:
     """Print one line a run; 0, also where there is none."""
     del verb
     now_s = time.time()
-    rows = [row(found, now_s) for found in all_runs(words)]
+    found = all_runs(words)
+    over = [one for one in found if one.state not in ("starting", "running")]
+    hidden = {id(one) for one in over[SHOWN:]} if not words.has("--all") else set()
+    rows = [row(one, now_s) for one in found if id(one) not in hidden]
     if words.has("--json"):
         print(json.dumps(rows))
         return 0
     print("  ".join(title.ljust(width) for title, width in COLUMNS).rstrip() + "  script")
-    for found in rows:
-        age = duration(found["age_s"]) if found["age_s"] is not None else None
-        cells = (found["run"], found["state"], found["epoch"], rate_words(found["samples_per_s"]), age)
+    for told in rows:
+        age = duration(told["age_s"]) if told["age_s"] is not None else None
+        cells = (told["run"], told["state"], told["epoch"], rate_words(told["samples_per_s"]), age)
         line = "  ".join(
             ("–" if cell is None else str(cell)).ljust(width) for cell, (_, width) in zip(cells, COLUMNS, strict=True)
         )
-        print(f"{line}  {found['script']}")
+        print(f"{line}  {told['script']}")
+    if hidden:
+        print(f"cockpit: {len(hidden)} older runs are not listed: cockpit ls --all", file=sys.stderr)
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cockpit.model.errors import StartError
 from cockpit.session.activity import words_of
-from cockpit.session.report import best_entry, rate_words, summary_of
+from cockpit.session.report import again_words, best_entry, rate_words, summary_of
 from cockpit.session.state import State
 
 TAIL_BYTES = 16 * 1024
@@ -50,7 +50,7 @@ def three_lines(state: State) -> list[str]:
     if state.phase not in ("ended", "lost"):
         lines.append(f"running   cockpit attach {state.run}")
     elif state.saved_path:
-        lines.append(f"saved     {state.saved_path}: cockpit run --config {state.saved_path} {state.script}".rstrip())
+        lines.append(f"saved     {again_words(state, state.saved_path)}")
     else:
         lines.append(f"report    cockpit report {state.run}")
     return lines

@@ -19,7 +19,7 @@ from cockpit.sensors.limits import usable_cpus
 from . import headless
 from .launch_words import OPTIONS, Plan, plan_of
 from .outcome import exit_status_of, last_output, three_lines
-from .runs import Run, state_of
+from .runs import Run, revive, state_of
 from .verbs import Verb
 from .words import Words
 
@@ -65,7 +65,10 @@ def show(run: Run) -> int:
     # textual is imported here and nowhere else: shell verbs must start at once
     from cockpit.tui.app import run_screen
 
-    how = run_screen(run.socket, run.data)
+    def bring_back() -> None:
+        revive(run)
+
+    how = run_screen(run.socket, run.data, revive=bring_back)
     state = state_of(run)
     status = exit_status_of(state) if how == "ended" else 0
     lines = [f"  | {line}" for line in last_output(run.output)] if status else []

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cockpit.model.errors import CockpitError
+from cockpit.session.report import again_words
 from cockpit.session.save import DEFAULT_FILE, save
 
 from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
@@ -31,8 +32,5 @@ def call(verb: Verb, words: Words) -> int:
         with suppress(CockpitError):
             ask(run, "saved", path=str(path.resolve()))
     print(path)
-    print(
-        f"cockpit: {' '.join(saved)}; use it: cockpit run --config {path} {state.script}".rstrip(),
-        file=sys.stderr,
-    )
+    print(f"cockpit: {' '.join(saved)}; use it: {again_words(state, str(path))}", file=sys.stderr)
     return 0

@@ -6,6 +6,7 @@ It repeats no figure that the state does not hold, and writes – for what was n
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -172,6 +173,13 @@ def wait_words(phases: Phases) -> str | None:
     if share < WAIT_SHARE_TOLD:
         return f"the loader hardly: {100 * share:.0f} % of a step of {phases.step_ms:.1f} ms"
     return f"waiting for the loader, {100 * share:.0f} % of a step of {phases.step_ms:.1f} ms"
+
+
+def again_words(state: State, path: str) -> str:
+    """The command that starts the same training with the setup saved in ``path``."""
+    ours = len(state.argv) > 1 and state.argv[1] == state.script
+    words = state.argv[1:] if ours else ("--", *state.argv)
+    return shlex.join(("cockpit", "run", "--config", path, *words))
 
 
 def rate_words(per_s: float | None) -> str:

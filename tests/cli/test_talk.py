@@ -90,7 +90,9 @@ def test_three_lines_say_baseline_best_and_how_to_come_back_or_use_it() -> None:
     ended = fold_all([TrainingEnded(story.at_s, 3)], state)
     assert three_lines(ended)[2] == "report    cockpit report train-3f" and exit_status_of(ended) == 3
     saved = replace(ended, saved_path="cockpit.toml")
-    assert three_lines(saved)[2] == "saved     cockpit.toml: cockpit run --config cockpit.toml train.py"
+    assert three_lines(saved)[2] == "saved     cockpit run --config cockpit.toml train.py"
+    module = replace(saved, argv=("/usr/bin/python", "-m", "pkg", "--name", "a b"), script="pkg")
+    assert three_lines(module)[2].endswith("--config cockpit.toml -- /usr/bin/python -m pkg --name 'a b'")
 
 
 def test_the_status_page_shows_knobs_trials_and_reasons() -> None:
