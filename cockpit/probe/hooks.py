@@ -214,6 +214,13 @@ class LoaderHooks:
         recorder = self._recorder
         self.ended(stream, recorder.last_update_ns if recorder.updates else stream.entered)
 
+    def tell_others(self) -> None:
+        """Something trains: loaders that have served, and it was not for that, are others. Before, nobody can tell."""
+        for record in list(self._registry.records.values()):
+            if record.role == UNKNOWN and record.stream is not None and record.stream.ended and record.stream.batches:
+                record.role = OTHER
+                self._changes.news = True
+
     def ended(self, stream: Stream, at_ns: int, closed_ns: int = 0) -> None:
         """The stream is used up or left: its steps end at ``at_ns``; closing it took until ``closed_ns``."""
         recorder, record = self._recorder, stream.record
@@ -221,9 +228,8 @@ class LoaderHooks:
             return
         stream.ended = True
         if not stream.trains:
-            if record.role == UNKNOWN and stream.batches:
-                record.role = OTHER
-                self._changes.news = True
+            if recorder.backwards:
+                self.tell_others()
             return
         others = any(s.trains and s is not stream and not s.ended for s in self._roles.recent)
         if not others and stream.thread == recorder.thread:

@@ -35,6 +35,8 @@ class Pulse:
             self._thread.start()
 
     def _run(self, stop: threading.Event) -> None:
+        # at once: a training that is killed soon after its first step has still been seen
+        self._beat()
         while not stop.wait(PERIOD_S):
             self._beat()
 

@@ -73,6 +73,7 @@ class Training:
         stream.trains = True
         record.role = TRAIN
         record.read_ahead = ahead
+        self._hooks.tell_others()
         recorder.samples += stream.pending_samples
         recorder.unsized += stream.pending_unsized
         if recorder.base is not None and not ahead:

@@ -163,22 +163,27 @@ def judge(state: State, block: BlockMeasured) -> State:
 
 def close_pending(state: State, at_s: float) -> State:
     """The training has ended: what was still asked for never came into force."""
+    never = _why_never(state)
     for entry in state.ledger:
         if entry.state in PENDING:
-            state = _with_entry(
-                state,
-                replace(
-                    entry,
-                    state="refused",
-                    state_s=at_s,
-                    verdict=NOT_COMPARABLE,
-                    reason="the training ended before it could be applied",
-                ),
-            )
+            after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
+            state = _with_entry(state, after)
         elif entry.state == "settling":
             reason = entry.reason or "the training ended before it was measured"
             state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE, reason=reason))
     return state
+
+
+def _why_never(state: State) -> str:
+    """Why nothing that was still asked for came into force."""
+    ended = "the training ended before it could be applied"
+    if state.probe == "waiting":
+        return ended + ": no torch was seen in it"
+    if not state.loaders:
+        return ended + ": no DataLoader was seen in it"
+    if all(loader.role != "train" for loader in state.loaders):
+        return ended + ": no DataLoader was seen to train"
+    return ended
 
 
 def words_of(entry: Entry) -> str:

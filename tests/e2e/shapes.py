@@ -31,7 +31,10 @@ REST_OF_GROUP = (
 
 @dataclass(frozen=True)
 class Loader:
-    """A loader that the script makes: ``at`` is a piece of the line that makes it. ``samples``: one number an epoch."""
+    """A loader that the script makes: ``at`` is a piece of the line that makes it.
+
+    ``samples``: one number an epoch; none: they are not looked at.
+    """
 
     at: str
     role: str
@@ -119,9 +122,18 @@ SHAPES = (
     # a step whose loader runs in another thread ends with the next forward: one is under way at the boundary
     Shape("read_ahead.py", (train(),), change=ONE_BOUNDARY, landed=(11,), in_force=2),
     Shape("gan.py", (train(),), optimizer_steps=72, change=BOUNDARY_FIRST, landed=(12, 29)),
-    Shape("no_loader.py", change=ONE_BOUNDARY, landed=(None,), in_force=None, refusal="loader"),
+    Shape("no_loader.py", change=ONE_BOUNDARY, landed=(None,), in_force=None, refusal="no DataLoader was seen"),
     Shape("own_optimizer.py", (train(),), change=BOUNDARY_FIRST, landed=(12, 29)),
-    Shape("functional.py", (train(),), change=ONE_BOUNDARY, landed=(12,), in_force=2),
+    # neither optimizer nor backward: what trains cannot be told, and that is what is said
+    Shape(
+        "functional.py",
+        (Loader("loader = DataLoader(", "unknown"),),
+        steps=None,
+        change=ONE_BOUNDARY,
+        landed=(None,),
+        in_force=None,
+        refusal="no DataLoader was seen to train",
+    ),
     Shape(
         "spawn_workers.py",
         (train("loader = DataLoader(", 96, 96),),
@@ -138,7 +150,7 @@ SHAPES = (
     Shape("checkpoints.py", (train(),)),
     Shape("rough.py", (train(),)),
     Shape("closes_fds.py", (train(),), change=NOW_ONLY, landed=(7, 29)),
-    Shape("killed.py", (train("loader = DataLoader(", 96),), steps=None, status=137, change=None),
+    Shape("killed.py", (Loader("loader = DataLoader(", "train"),), steps=None, status=137, change=None),
     Shape("raises.py", steps=None, status=1, change=None),
     Shape("exits.py", steps=None, status=3, change=None),
     Shape("shell.sh", steps=None, status=7, change=None, args=("[/bold]",)),
