@@ -25,7 +25,7 @@ from .hear import Ears
 from .record import Record
 from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
-from .server import Server
+from .server import Handlers, Server
 from .sight import SAMPLE_S, Sight
 from .told import Message, schedule_of
 from .verbs import Verbs
@@ -47,7 +47,7 @@ class Engine:
         self._ears = Ears(schedule_of(read_json(run.start_file)))
         grace_s = facts.get("grace_s")
         self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
-        self.server = Server(run, record, self)
+        self.server = Server(run, record, Handlers(self._heard, self._hung_up, self._do))
         self._sight = Sight(run, record, self._ears, machine, clock)
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
@@ -57,19 +57,19 @@ class Engine:
         self._wake = asyncio.Event()
         self._left = False
 
-    def heard(self, key: int, send: Callable[[Message], None], message: Message) -> None:
-        """A probe has spoken (see ``server.Handler``)."""
+    def _heard(self, key: int, send: Callable[[Message], None], message: Message) -> None:
+        """A probe has spoken."""
         for event in self._ears.hear(key, send, message, self._record.state, self._clock()):
             self._record.happen(event)
 
-    def hung_up(self, key: int) -> None:
+    def _hung_up(self, key: int) -> None:
         """A probe's connection has closed; perhaps the training with it."""
         for event in self._ears.lost(key, self._clock()):
             self._record.happen(event)
         self._wake.set()
 
-    def do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
-        """A client's verb (see ``server.Handler``)."""
+    def _do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+        """A client's verb."""
         self._wake.set()
         return self._verbs.do(verb, args)
 

@@ -96,5 +96,4 @@ def environment(environ: Mapping[str, str], data: Path, socket: Path) -> dict[st
 
 def bare_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """For our own processes: without any run's mark, or stopping an outer run would stop this one's engine."""
-    env = {name: value for name, value in environ.items() if name not in (ENV_RUN, ENV_SOCKET, ENV_PACKAGE)}
-    return env | {"PYTHONPATH": str(PACKAGE.parent)}
+    return {name: value for name, value in environ.items() if name not in (ENV_RUN, ENV_SOCKET, ENV_PACKAGE)}

@@ -1,4 +1,4 @@
-"""The engine's process: ``python -P -m cockpit.engine.main DATA SOCKETS``, started by ``start``.
+"""The engine's process, from its first line to its last. Called by ``__main__`` with the two folders of a run.
 
 Leaves its starter's session, makes sure that it is the only engine of the run, starts the keeper (where stdin holds a
 plan) or takes a running training over, and says one word on stdout: fine, or a sentence why not.
@@ -148,7 +148,3 @@ def say(word: dict[str, object]) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,8 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from cockpit.model.errors import CockpitError
 from cockpit.wire.codec import event_to_plain, to_plain
@@ -28,17 +29,16 @@ MESSAGES_A_TURN = 50
 Message = dict[str, Any]
 
 
-class Handler(Protocol):
-    """What the server asks of the engine."""
+@dataclass(frozen=True)
+class Handlers:
+    """What the server calls: a probe has spoken, a probe's connection has closed, a client asks for a verb.
 
-    def heard(self, key: int, send: Callable[[Message], None], message: Message) -> None:
-        """A probe has spoken."""
+    The number names the connection; ``do`` answers or raises a CockpitError.
+    """
 
-    def hung_up(self, key: int) -> None:
-        """A probe's connection has closed."""
-
-    def do(self, verb: str, args: Message) -> Message:
-        """A client's verb; raises CockpitError."""
+    heard: Callable[[int, Callable[[Message], None], Message], None]
+    hung_up: Callable[[int], None]
+    do: Callable[[str, Message], Message]
 
 
 class Connection(asyncio.Protocol):
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
             # its last words count; what a client still wanted does not
             while self._heard:
                 self._take(self._heard.popleft())
-            self._server.handler.hung_up(id(self))
+            self._server.handlers.hung_up(id(self))
 
     def data_received(self, data: bytes) -> None:
         """Bytes in any pieces."""
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         kind = message.get("m")
         if self.is_probe or kind == "hello":
             self.is_probe = True
-            self._server.handler.heard(id(self), self.send_to_probe, message)
+            self._server.handlers.heard(id(self), self.send_to_probe, message)
         elif kind == "watch":
             self.watches = True
             self._server.was_watched = True
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         done: Message = {"m": "done", "n": message.get("n")}
         args = message.get("args")
         try:
-            result = self._server.handler.do(str(message.get("verb")), args if isinstance(args, dict) else {})
+            result = self._server.handlers.do(str(message.get("verb")), args if isinstance(args, dict) else {})
         except CockpitError as error:
             return {**done, "ok": False, "error": str(error), "code": error.code}
         return {**done, "ok": True, "result": result}
@@ -146,10 +146,10 @@ class Connection(asyncio.Protocol):
 class Server:
     """Listens for one run."""
 
-    def __init__(self, run: RunDir, record: Record, handler: Handler) -> None:
+    def __init__(self, run: RunDir, record: Record, handlers: Handlers) -> None:
         self._run = run
         self._record = record
-        self.handler = handler
+        self.handlers = handlers
         self.connections: set[Connection] = set()
         self.was_watched = False
         self._server: asyncio.Server | None = None

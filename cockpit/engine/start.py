@@ -26,6 +26,7 @@ from .processes import boot_id, other_host
 from .rundir import RunDir, new_rundir, runs_folder, safe_sockets, write_json
 from .runs import is_over
 
+ENGINE = launch.PACKAGE / "engine" / "__main__.py"
 START_S_AT_MOST = 20.0
 GRACE_S = 30.0
 
@@ -149,7 +150,7 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
 
 def _spawn_engine(run: RunDir, plan: bytes, environ: Mapping[str, str]) -> None:
     """Start an engine process and wait for its first word: fine, or why not."""
-    command = [sys.executable, "-P", "-m", "cockpit.engine.main", str(run.data), str(run.sockets)]
+    command = [sys.executable, "-I", str(ENGINE), str(run.data), str(run.sockets)]
     try:
         with open(run.engine_log, "ab") as log:
             process = subprocess.Popen(

@@ -240,14 +240,7 @@ def test_a_lost_engine_does_not_end_the_watching(state_dir: Path) -> None:
     running = start_headless(state_dir, trainer("--epochs", "4", "--steps", "100", "--speed", "2", "--exit", "5"))
     try:
         wait_until(lambda: (told := run_state(state_dir)) and told["step"], "a step")
-        engines = [
-            int(folder.name)
-            for folder in Path("/proc").iterdir()
-            if folder.name.isdigit() and is_engine(folder, state_dir)
-        ]
-        assert engines
-        for pid in engines:
-            os.kill(pid, signal.SIGKILL)
+        kill_engines(state_dir)
         out, _ = running.communicate(timeout=60)
     finally:
         running.kill()
@@ -255,12 +248,35 @@ def test_a_lost_engine_does_not_end_the_watching(state_dir: Path) -> None:
     assert running.returncode == 5 and "ended with status 5" in out
 
 
+def test_a_lost_engine_does_not_end_the_waiting_for_a_change(state_dir: Path) -> None:
+    with detached(ENDLESS, state_dir, env=PATH):
+        wait_until(lambda: status(state_dir)["step"], "a step")
+        words = [*COCKPIT, "set", "--state-dir", str(state_dir), "train.py:41:num_workers=2", "--now", "--wait"]
+        waiting = subprocess.Popen(words, cwd=REPO, env=clean_env(PATH), stdout=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: status(state_dir)["ledger"], "the change in the ledger")
+            kill_engines(state_dir)
+            out, _ = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+            waiting.wait()
+        assert waiting.returncode == 0 and json.loads(out)["outcome"] == "kept"
+
+
+def kill_engines(state_dir: Path) -> None:
+    """SIGKILL to the engines of the runs kept there, found by their own command line."""
+    engines = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit() and is_engine(folder, state_dir)]
+    assert engines
+    for folder in engines:
+        os.kill(int(folder.name), signal.SIGKILL)
+
+
 def is_engine(folder: Path, state_dir: Path) -> bool:
     try:
         line = (folder / "cmdline").read_bytes()
     except OSError:
         return False
-    return b"cockpit.engine.main" in line and os.fsencode(state_dir) in line
+    return b"engine/__main__.py" in line and os.fsencode(state_dir) in line
 
 
 def test_following_the_output_ends_with_the_run(state_dir: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.engine.__main__ import put_package_on_path
 from cockpit.engine.launch import INJECT, PACKAGE, bare_environment, command_for, environment, interpreter
 from cockpit.model.errors import StartError, UsageError
 
@@ -77,4 +78,13 @@ def test_environment_gains_only_what_the_probe_needs(before: dict[str, str], aft
 
 def test_our_own_processes_bear_no_mark() -> None:
     env = bare_environment({"COCKPIT_RUN": "/outer", "COCKPIT_SOCKET": "s", "COCKPIT_PACKAGE": "p", "A": "b"})
-    assert env == {"A": "b", "PYTHONPATH": str(PACKAGE.parent)}
+    assert env == {"A": "b"}
+
+
+def test_engine_finds_this_package_after_the_standard_library_and_before_any_other() -> None:
+    path = ["/usr/lib/python3.11", "/usr/lib/python3.11/lib-dynload", "/env/lib/site-packages"]
+    put_package_on_path(path, "/checkout")
+    assert path == ["/usr/lib/python3.11", "/usr/lib/python3.11/lib-dynload", "/checkout", "/env/lib/site-packages"]
+    bare = ["/usr/lib/python3.11"]
+    put_package_on_path(bare, "/checkout")
+    assert bare == ["/usr/lib/python3.11", "/checkout"]

@@ -150,7 +150,7 @@ def test_two_engines_race_and_one_stays(start) -> None:
     engines = [
         pid
         for pid in processes.list_pids(processes.PROC)
-        if b"cockpit.engine.main\0" + os.fsencode(run.run.data)
+        if b"engine/__main__.py\0" + os.fsencode(run.run.data)
         in (Path(f"/proc/{pid}/cmdline").read_bytes() if Path(f"/proc/{pid}").exists() else b"")
     ]
     assert engines == [first]

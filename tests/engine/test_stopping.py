@@ -51,11 +51,11 @@ def test_normal_end_reaps_workers_and_names_others(start, foreign) -> None:
     body = """
     stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     child("pt_data_worker"), child("pt_data_worker", before=stubborn), child("uploader")
-    time.sleep(1.5)
+    time.sleep(2.5)
     """
     run: Started = start(training(body))
     workers = wait_for(lambda: len(found := named(run, "pt_data_worker")) == 2 and found, "the workers are there")
-    uploader = named(run, "uploader")[0]
+    uploader = wait_for(lambda: named(run, "uploader"), "the uploader is there")[0]
     state = run.ended()
     assert state.exit_status == 0
     assert state.survivors == (f"{uploader} uploader",)
