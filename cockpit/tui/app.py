@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cockpit.model.errors import CockpitError
 
+from .feed import Line
 from .terminal import terminal_of, why_not
 
-DETACHED, ENDED = "detached", "ended"
+DETACHED = "detached"
 RESTORED = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,6 +34,24 @@ def run_screen(
     ``revive`` starts the run's engine again when it is gone (called from a thread). Raises CockpitError where this
     is no terminal, or where the screen broke.
     """
+
+    async def connect() -> Line:
+        from cockpit.session.link import Link
+
+        return await Link.connect(socket_path)
+
+    return show(connect, data_dir, glyphs=glyphs, readonly=readonly, revive=revive)
+
+
+def show(
+    connect: Callable[[], Awaitable[Line]],
+    data_dir: Path,
+    *,
+    glyphs: str | None = None,
+    readonly: bool = False,
+    revive: Callable[[], None] | None = None,
+) -> str:
+    """``run_screen`` with any link to an engine: tests and demonstrations bring a scripted one."""
     refusal = why_not(sys.stdin.isatty(), sys.stderr.isatty(), os.environ.get("TERM", ""))
     if refusal:
         raise CockpitError(refusal)
@@ -41,12 +60,10 @@ def run_screen(
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", terminal.color_system)
 
     # Textual reads the environment when it is imported
-    from cockpit.session.link import Link
-
     from .cockpit import Cockpit
     from .hangup import HangUp
 
-    app = Cockpit(lambda: Link.connect(socket_path), data_dir, terminal, readonly=readonly, revive=revive)
+    app = Cockpit(connect, data_dir, terminal, readonly=readonly, revive=revive)
     before = {number: signal.getsignal(number) for number in RESTORED}
     try:
         with HangUp(app.leave_dead_terminal):

@@ -89,6 +89,8 @@ class Cockpit(App[str], inherit_bindings=False):
                 loop.add_signal_handler(number, self.exit, "detached")
         self.beside(self.feed.run())
         self.set_interval(TICK_S, self.tick)
+        # after a suspension the terminal holds nothing of ours any more
+        self.app_resume_signal.subscribe(self, lambda app: app.screen.refresh())
         self.paint()
 
     def on_unmount(self) -> None:

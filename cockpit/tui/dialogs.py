@@ -93,7 +93,8 @@ def save_rows(
     glyphs: Glyphs,
 ) -> list[Row]:
     """Before anything is written: where, and what it would hold."""
-    size = min(WIDE, size)
+    size = min(max(WIDE, cells(path) + 22), size)
+    path = cut_front(path, size - 22)
     body: list[list[Run]] = [
         [("to ", "dim"), (path, "text"), (" (replaces it)" if replaces else "", "dim")],
         [],
@@ -121,11 +122,19 @@ def save_rows(
     return box("save this setup", body, keys(("enter", "save"), ("esc", "not now")), size, glyphs)
 
 
-def saved_rows(path: str, command: str, size: int, glyphs: Glyphs) -> list[Row]:
+def saved_rows(path: str, command: str, width: int, glyphs: Glyphs) -> list[Row]:
     """After writing: the command that uses it, on a line of its own so that it can be copied."""
+    size = min(max(WIDE, cells(command) + 14, cells(path) + 14), width)
     body: list[list[Run]] = [
-        [("saved to ", "dim"), (path, "text")],
+        [("saved to ", "dim"), (cut_front(path, size - 14), "text")],
         [],
         [("use it: ", "dim"), (command, "bold text")],
     ]
-    return box("saved", body, keys(("esc", "close")), min(max(WIDE, cells(command) + 12), size), glyphs)
+    return box("saved", body, keys(("esc", "close")), size, glyphs)
+
+
+def cut_front(path: str, width: int) -> str:
+    """A path in at most ``width`` columns: its end says more than its beginning."""
+    if cells(path) <= width:
+        return path
+    return "…" + path[max(0, len(path) - max(0, width - 1)) :]

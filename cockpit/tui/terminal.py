@@ -40,8 +40,14 @@ def terminal_of(environ: Mapping[str, str], encoding: str, glyphs: str | None = 
     )
 
 
+COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""What Python puts into LC_CTYPE by itself where the locale was ``C``."""
+
+
 def encoding_of_locale(environ: Mapping[str, str]) -> str | None:
     """The encoding that the locale names; None where no locale is set. Python itself says UTF-8 even for ``C``."""
+    if environ.get("LC_CTYPE") in COERCED and environ.get("LANG") in ("C", "POSIX") and not environ.get("LC_ALL"):
+        return "ascii"
     locale = next((value for key in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(key))), None)
     if locale is None:
         return None

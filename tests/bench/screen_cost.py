@@ -39,7 +39,7 @@ def cpu_s(pid: int) -> float:
 
 def cost(size: tuple[int, int], for_s: float = 20.0, command: list[str] | None = None) -> Cost:
     """Run the screen (by default the scripted one) in a pty for a while and see what it takes."""
-    argv = command or [sys.executable, "-m", "tests.tui.play"]
+    argv = command or [sys.executable, "-m", "tui.play"]
     began = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:

@@ -28,6 +28,7 @@ class FakeLink:
         self.connects = 0
         self._news = asyncio.Event()
         self._asked = 0
+        self._seen: State | None = None
 
     async def connect(self) -> FakeLink:
         self.connects += 1
@@ -57,7 +58,11 @@ class FakeLink:
         self._news.clear()
         if self.lost:
             self._news.set()
+            if self._seen is not self.state:  # everything that was said is handed out first
+                self._seen = self.state
+                return self.state
             raise LinkLost("the engine does not answer")
+        self._seen = self.state
         return self.state
 
     async def command(self, verb: str, **args: Any) -> dict[str, Any]:

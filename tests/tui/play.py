@@ -1,24 +1,27 @@
-"""The real screen on this terminal with a scripted run behind it: ``python -m tests.tui.play [seconds played before]
-[speed]``. For eyes, tmux and the bench; events come in real time and keys really queue and land changes."""
+"""The real screen on this terminal with a scripted run behind it, for eyes, tmux and the bench.
+
+``PYTHONPATH=.:tests python -m tui.play [seconds played before] [speed]``: events come in real time, keys really queue
+and land changes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from tui.fake_link import FakeLink
+from tui.scenes import BEGAN_S, Script
+
+from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeMoved, LoadersSeen, Sampled
 from cockpit.session.fold import fold, fold_all
-from cockpit.tui.cockpit import Cockpit
-from cockpit.tui.hangup import HangUp
-from cockpit.tui.terminal import terminal_of
-
-from .fake_link import FakeLink
-from .scenes import BEGAN_S, Script
+from cockpit.tui.app import show
 
 
 class Played(FakeLink):
@@ -62,12 +65,27 @@ def main() -> None:
             link.append(Played(before_s, speed, script))
         return await link[0].connect()
 
-    terminal = terminal_of(dict(os.environ), sys.stderr.encoding)
-    app = Cockpit(connect, Path("/nonexistent"), terminal)
-    with HangUp(app.leave_dead_terminal):
-        how = app.run(mouse=False)
+    if os.environ.get("COCKPIT_TEST_TICK"):
+        _disturb(os.environ["COCKPIT_TEST_TICK"])
+    try:
+        how = show(connect, Path("/nonexistent"))
+    except CockpitError as error:
+        sys.exit(str(error))
     with contextlib.suppress(OSError):
         print("left:", how)
+
+
+def _disturb(how: str) -> None:
+    """At the first tick the screen breaks, or from then on does not hear of a hang-up."""
+    from cockpit.tui.cockpit import Cockpit
+
+    def tick(app: Cockpit) -> None:
+        if how == "break":
+            raise ValueError("broken on purpose")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        app.paint()
+
+    Cockpit.tick = tick  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
