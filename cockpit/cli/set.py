@@ -12,7 +12,7 @@ from cockpit.config.setup import words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import Value
 from cockpit.session.state import State
-from cockpit.session.status import ledger_line
+from cockpit.session.status import ledger_line, rounded
 from cockpit.session.trials import entry_of
 
 from .follow import Following
@@ -85,7 +85,7 @@ def _all_over(state: State, ids: list[str], last: dict[str, dict[str, Any]]) -> 
     for change in ids:
         entry = entry_of(state, change)
         if entry is not None:
-            last[change] = ledger_line(entry)
+            last[change] = rounded(ledger_line(entry))
             over = over and entry.state in OVER
         elif change in last:
             # it was there and is not any more: withdrawn, or taken into a later change of the same target
