@@ -112,6 +112,7 @@ def test_a_change_overtaken_while_it_settles_claims_nothing() -> None:
     story, state = warm()
     state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0, 200.0])], state)
     assert entry(state).state == "settling" and entry(state).delta_pct is not None
+    assert entry(state).verdict == SETTLING, "no word is said before the change is kept"
     state = fold_all(story.landed("c2", {"num_workers": 2}, {"num_workers": 4}), state)
     found = entry(state)
     assert (found.state, found.verdict, found.delta_pct) == ("kept", NOT_COMPARABLE, None)
