@@ -44,7 +44,7 @@ class Shot:
 
 SHOTS = {
     "cockpit-80x24": Shot(scenes.steady),
-    "cockpit-120x40": Shot(scenes.steady, (120, 40)),
+    "cockpit-120x40": Shot(scenes.long, (120, 40)),
 }
 MORE = {
     "early": Shot(scenes.early),
@@ -67,16 +67,18 @@ async def drawn(shot: Shot) -> list[list[Segment]]:
     link = FakeLink(state)
     app = Cockpit(link.connect, Path("/nonexistent"), shot.terminal, clock=lambda: now_s)
     async with app.run_test(size=shot.size) as pilot:
-        await pilot.pause(0.3)
+        while app.feed.state is None:
+            await pilot.pause(0.02)
         await pilot.press(*shot.keys)
-        await pilot.pause(0.3)
-        width, height = shot.size
-        base = app.screen_stack[0]
-        lines = [list(strip) for strip in base._compositor.render_strips()]
-        if len(app.screen_stack) > 1:
-            lines = [list(strip) for strip in app.screen._compositor.render_strips()]
-        assert len(lines) == height and width
-        return lines
+        await pilot.pause(0.2)
+        return [list(strip) for strip in app.screen._compositor.render_strips()]
+
+
+def svg_of(shot: Shot) -> str:
+    """The picture of a shot."""
+    ground = THEMES["light" if "t" in shot.keys else "dark"]["ground"]
+    lines = asyncio.run(drawn(shot))
+    return picture([pieces_of(line, ground) for line in lines], ground, "cockpit run train.py")
 
 
 def pieces_of(line: list[Segment], ground: str) -> list[Piece]:
@@ -106,9 +108,7 @@ def _mix(color: str, ground: str) -> str:
 
 def save(name: str, shot: Shot, folder: Path) -> Path:
     """Draw ``shot`` and leave ``name``.png in ``folder``."""
-    lines = asyncio.run(drawn(shot))
-    ground = THEMES["light" if "t" in shot.keys else "dark"]["ground"]
-    svg = picture([pieces_of(line, ground) for line in lines], ground, "cockpit run train.py")
+    svg = svg_of(shot)
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("screenshots/make.py needs chromium: install it, or name it in $CHROMIUM")

@@ -57,23 +57,35 @@ def _line(line: Iterable[Piece], y: float) -> Iterator[str]:
 
 
 def _piece(piece: Piece, x: float, y: float) -> Iterator[str]:
+    dots: list[str] = []
     shapes: list[str] = []
     places: list[str] = []
     chars: list[str] = []
     for at, char in enumerate(piece.text):
         left = x + at * CELL
         shape = _shape(char, left, y)
-        if shape is not None:
+        if "\u2800" <= char <= "\u28ff":
+            dots += _dots(ord(char) - 0x2800, left, y)
+        elif shape is not None:
             shapes.append(shape)
         elif char != " ":
             places.append(f"{left:g}")
             chars.append(char)
+    if dots:
+        # a line of no length with round ends: the shortest way to write a dot
+        yield f'<path stroke="{piece.color}" stroke-width="3.5" stroke-linecap="round" d="{"".join(dots)}"/>'
     if shapes:
         yield f'<path fill="{piece.color}" d="{"".join(shapes)}"/>'
     if chars:
         bold = ' class="b"' if piece.bold else ""
         text = escape("".join(chars))
         yield f'<text{bold} y="{y + 15.5:g}" fill="{piece.color}" x="{" ".join(places)}">{text}</text>'
+
+
+def _dots(bits: int, x: float, y: float) -> Iterator[str]:
+    for at, bit in enumerate(DOTS):
+        if bits & bit:
+            yield f"M{x + CELL * (0.25 + 0.5 * (at % 2)):g} {y + LINE * (0.125 + 0.25 * (at // 2)):.1f}h0"
 
 
 def _rect(x: float, y: float, width: float, height: float) -> str:
@@ -83,8 +95,6 @@ def _rect(x: float, y: float, width: float, height: float) -> str:
 def _shape(char: str, x: float, y: float) -> str | None:
     """The path of a character that fonts draw badly; None: leave it to the font."""
     code = ord(char)
-    if 0x2800 <= code <= 0x28FF:
-        return "".join(_dot(x, y, at) for at, bit in enumerate(DOTS) if (code - 0x2800) & bit)
     if 0x2581 <= code <= 0x2588:
         tall = LINE * (code - 0x2580) / 8
         return _rect(x, y + LINE - tall, CELL, tall)
@@ -109,10 +119,6 @@ def _shape(char: str, x: float, y: float) -> str | None:
         "●": _circle(centre, middle, 4.6),
     }
     return lines.get(char)
-
-
-def _dot(x: float, y: float, at: int) -> str:
-    return _circle(x + CELL * (0.25 + 0.5 * (at % 2)), y + LINE * (0.125 + 0.25 * (at // 2)), 1.75)
 
 
 def _circle(x: float, y: float, radius: float) -> str:

@@ -62,7 +62,8 @@ def _piece(part: Part, of_step: float, size: int, mono: bool) -> Run:
     if size <= 0:
         return ("", "text")
     percent = share(of_step)
-    label = next((words for words in (f"{part.name} {percent}", percent) if cells(words) + 2 <= size), "")
+    short = f"{part.letter} {percent}" if mono else percent
+    label = next((words for words in (f"{part.name} {percent}", short) if cells(words) + 2 <= size), "")
     if mono:
         return (f" {label} ".center(size, part.letter) if label else part.letter * size, "text")
     bold = "bold " if part.field == "wait_ms" else ""

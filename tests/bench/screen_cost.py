@@ -1,6 +1,6 @@
 """CPU and bytes of the screen at 2 Hz with a scripted run behind it, in a pty of a given size. Printed, never gating.
 
-``python -m tests.bench.screen_cost [WxH …] [seconds]``; the test of the same name calls ``cost``.
+``PYTHONPATH=.:tests python -m bench.screen_cost [WxH …]``; the test of the same name calls ``cost``.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def cost(size: tuple[int, int], for_s: float = 20.0, command: list[str] | None =
             pressed = time.perf_counter()
             os.write(terminal, key)
             keys.append(_until(terminal, b"\xe2\x96\xb8", pressed, 2.0) - pressed)
-        return Cost(
-            size, 100.0 * spent / took, got / took / 1000.0, first_s, 1000.0 * sorted(keys)[len(keys) // 2]
-        )
+        return Cost(size, 100.0 * spent / took, got / took / 1000.0, first_s, 1000.0 * sorted(keys)[len(keys) // 2])
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
@@ -94,9 +92,7 @@ def _read(terminal: int, for_s: float) -> int:
 
 def main() -> None:
     """Print a line a size."""
-    sizes = [tuple(int(side) for side in word.split("x")) for word in sys.argv[1:] if "x" in word] or [
-        (80, 24)
-    ]
+    sizes = [tuple(int(side) for side in word.split("x")) for word in sys.argv[1:] if "x" in word] or [(80, 24)]
     for width, height in sizes:
         found = cost((width, height))
         print(f"{width}x{height}: {found.cpu_pct:.2f} % of a core, {found.kb_s:.1f} kB/s, first picture "

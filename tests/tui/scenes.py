@@ -190,6 +190,14 @@ def steady(until_s: float = 128.0) -> tuple[State, float]:
     return fold_all(events), events[-1].at_s + 0.2
 
 
+def long(until_s: float = 214.0) -> tuple[State, float]:
+    """A wider picture: three changes over three minutes, one queued."""
+    run = Script({64.0: {"num_workers": 2}, 118.0: {"persistent_workers": True}, 162.0: {"num_workers": 4}})
+    events = list(run.events(until_s))
+    events.append(ChangeAsked(events[-1].at_s, "q1", {"in_order": False}))
+    return fold_all(events), events[-1].at_s + 0.2
+
+
 def early(until_s: float = 9.0) -> tuple[State, float]:
     """Nothing changed yet."""
     events = list(Script().events(until_s))

@@ -1,0 +1,189 @@
+"""The parts of the picture by themselves: bars, cores, knobs, trials, and the words of the third row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tui import scenes
+
+from cockpit.model.events import ChangeAsked, ChangeMoved, MachineSeen, Sampled
+from cockpit.session.fold import fold
+from cockpit.session.state import Phases, State
+from cockpit.tui.bars import bar, bar_row, legend
+from cockpit.tui.footer import footer_row, wrapped
+from cockpit.tui.glyphs import BRAILLE
+from cockpit.tui.head import change_row, speed_row, title_row
+from cockpit.tui.machine import busy_cores, columns_of, cores_row
+from cockpit.tui.rows import cells, text_of, width_of
+from cockpit.tui.settings import hint_row, landing_words, settings_rows
+from cockpit.tui.trials import trials_rows
+from cockpit.tui.view import View
+from cockpit.tui.wishes import flipped, moved, plan
+
+PHASES = Phases(45.8, 12.8, 0.0, 10.1, 19.2, 1.9, 1.8)
+MS = st.one_of(st.none(), st.floats(0, 1e4))
+
+
+def test_a_bar_is_as_long_as_its_step_and_waiting_comes_first() -> None:
+    runs = bar(PHASES, 60, 45.8, False)
+    assert sum(cells(text) for text, _ in runs) == 60
+    assert runs[0][0].strip() == "data wait 28%" and runs[0][1] == "bold ink on-wait"
+    half = bar(PHASES, 60, 91.6, False)
+    assert sum(cells(text) for text, _ in half) == 30
+
+
+def test_without_colours_every_phase_has_its_letter() -> None:
+    text = "".join(text for text, _ in bar(PHASES, 60, 45.8, True))
+    assert text.index("data wait") < text.index("forward") < text.index("backward") < text.index("O") < text.index("-")
+    short = "".join(text for text, _ in bar(PHASES, 30, 45.8, True))
+    assert "D 28%" in short and "B" in short and short.endswith("-")
+
+
+@given(st.builds(Phases, st.floats(0.001, 1e4), MS, st.floats(0, 1e4), MS, st.floats(0, 1e4), st.floats(0, 1e4), MS),
+       st.integers(0, 200), st.floats(0.001, 1e4), st.booleans())  # fmt: skip
+def test_no_bar_is_wider_than_its_room(phases: Phases, width: int, longest_ms: float, mono: bool) -> None:
+    assert sum(cells(text) for text, _ in bar(phases, width, longest_ms, mono)) <= width
+    assert width_of(bar_row("now", phases, width, 11, longest_ms, mono)) == width
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    blind = Phases(10.0, None, 0.0, None, 5.0, 1.0, None)
+    text = "".join(text for text, _ in bar(blind, 60, 10.0, True))
+    assert "D" not in text and "F" not in text and "B" in text
+
+
+def test_the_legend_names_the_loaders_start_only_when_it_matters() -> None:
+    some = {"now": replace(PHASES, start_ms=4.0)}
+    assert "loader start" not in text_of([legend({"now": PHASES}, 90, 11, BRAILLE, False)])
+    assert "loader start" in text_of([legend(some, 90, 11, BRAILLE, False)])
+
+
+def test_cores_are_everybodys_and_the_split_adds_up() -> None:
+    sample = Sampled(0.0, 0.5, cpu_main=0.9, cpu_workers=0.8, cpu_others=0.1, cores_busy=(1.0, 0.7))
+    busy, parts, word = busy_cores(sample, 2.0)
+    assert (round(busy or 0, 3), word) == (1.7, "busy") and round(parts[2] or 0, 3) == 0.0
+    state = State(latest=sample, machine=MachineSeen(0.0, 2.0, "affinity"))
+    assert text_of([cores_row(View(state, 0.0), 80, 11)]).endswith("1.7 of 2 busy: main 0.9  workers 0.8  others 0.0")
+    quota = busy_cores(sample, 1.5 - 1.0)
+    assert quota[2] == "used" and round(quota[0] or 0, 3) == 1.8, "under a quota only our own use counts"
+    assert busy_cores(Sampled(0.0, 0.5), 2.0) == (None, (None, None, None), "used")
+
+
+def test_many_cores_are_squeezed_and_none_is_lost() -> None:
+    assert columns_of((1.0, 0.0, 0.5), 20, BRAILLE) == "██    ▄▄"
+    assert len(columns_of((1.0,) * 16, 20, BRAILLE)) == 16
+    assert columns_of((1.0,) * 256, 20, BRAILLE) == "█" * 20
+    assert columns_of((), 20, BRAILLE) == ""
+
+
+def test_a_knob_that_cannot_be_had_says_why() -> None:
+    state, now_s = scenes.early()
+    rows = text_of(settings_rows(View(state, now_s), 70)).split("\n")
+    assert rows[2].endswith("–  needs workers") or "needs workers" in rows[2]
+    assert "no accelerator is seen" in rows[3]
+    assert scenes.PIN in text_of([hint_row(View(state, now_s, cursor=2), 90)])
+
+
+def test_the_queue_says_when_it_lands() -> None:
+    state, now_s = scenes.steady()
+    assert landing_words(state).startswith("at the next epoch in 0:0")
+    asked = fold(state, ChangeAsked(now_s, "n", {"num_workers": 6}, True))
+    assert landing_words(asked) == "lands with the next batch"
+    two = fold(state, ChangeAsked(now_s, "n", {"num_workers": 6, "in_order": False}))
+    assert "their effects can't be told apart" in text_of([hint_row(View(two, now_s), 120)])
+    endless = replace(state, loaders=(replace(state.loaders[0], steps_per_epoch=None, boundaries=False),))
+    assert landing_words(endless) == "no epoch's end in sight"
+
+
+def told(state: State, now_s: float, width: int = 100) -> str:
+    return text_of([change_row(View(state, now_s), width)])
+
+
+def test_the_third_row_never_claims_more_than_is_known() -> None:
+    state, now_s = scenes.steady()
+    last = state.ledger[1]
+
+    def with_last(**fields: object) -> State:
+        return replace(state, ledger=(state.ledger[0], replace(last, **fields)))  # type: ignore[arg-type]
+
+    assert told(*scenes.early()).startswith(" last change –")
+    not_known = with_last(verdict="not_comparable", delta_pct=None, interval_pct=None, before_windows=3)
+    assert "not comparable (3/6 windows before)" in told(not_known, now_s)
+    settling = with_last(verdict="settling", state="settling", settled_steps=41, settle_steps=128, delta_pct=None)
+    assert "settling 41/128" in told(settling, now_s) and "%" not in told(settling, now_s)
+    noise = with_last(verdict="within_noise", delta_pct=2.0, interval_pct=(-6.0, 10.0))
+    assert "≈ +2.0% ±8.0 [-6, +10] within noise" in told(noise, now_s)
+    same = with_last(verdict="no_change", delta_pct=-0.04, interval_pct=(-1.1, 1.0))
+    assert "≈ -0.0%" in told(same, now_s) and "no change" in told(same, now_s)
+    worse = with_last(verdict="slower", delta_pct=-12.0, interval_pct=(-13.0, -11.0))
+    assert "▼ -12.0% ±1.0 [-13.0, -11.0] slower" in told(worse, now_s)
+
+
+def test_a_refused_or_rolled_back_change_says_why() -> None:
+    state, now_s = scenes.steady()
+    state = fold(state, ChangeMoved(now_s, "q1", "refused", reason="[/x] the sampler\x1b[2J cannot"))
+    assert "persistent on  refused: [/x] the sampler cannot" in told(state, now_s)
+    rows = text_of(trials_rows(View(state, now_s), 70, 6))
+    assert "persistent on refused: [/x] the sampler cannot" in rows
+
+
+def test_a_waiting_change_does_not_push_the_last_one_off() -> None:
+    state, now_s = scenes.steady()
+    assert state.ledger[-1].state == "queued" and "num_workers 2→4" in told(state, now_s)
+
+
+def test_the_baseline_keeps_its_place_under_any_number_of_trials() -> None:
+    state, now_s = scenes.steady()
+    for at in range(30):
+        state = fold(state, ChangeAsked(now_s, f"x{at}", {"in_order": at % 2 == 0}))
+    rows = text_of(trials_rows(View(state, now_s), 42, 6)).split("\n")
+    assert len(rows) == 6 and rows[-1].split() == ["0", "baseline", "310"]
+    assert rows[1].split()[0] == "33"
+
+
+def test_the_badge_is_never_clipped() -> None:
+    state, now_s = scenes.steady()
+    state = replace(state, latest=replace(state.latest, doing="loader_start", doing_for_s=3700.0))  # type: ignore[type-var]
+    for width in (60, 80, 200):
+        assert text_of([title_row(View(state, now_s), width)]).endswith("⚠ STALLED in loader start 1:01:40")
+    long = replace(state, script="a" * 90 + ".py")
+    assert text_of([title_row(View(long, now_s), 60)]).endswith("STALLED in loader start 1:01:40")
+
+
+def test_the_figures_of_row_2_keep_their_columns() -> None:
+    state, now_s = scenes.steady()
+    for after in (state, scenes.early()[0], State()):
+        row = text_of([speed_row(View(after, now_s), 80)])
+        assert row.index("samples/s") == 9 and row.index("baseline") == 20
+        assert row.index("since start") == 36 and row.index("data wait") == 55
+
+
+def test_the_footer_drops_words_but_never_the_way_out() -> None:
+    for width in (20, 40, 60, 200):
+        row = text_of([footer_row(View(None, 0.0), width)])
+        assert "q leave" in row and len(row) <= width
+
+
+def test_wrapping_loses_nothing() -> None:
+    assert wrapped("one two three", 7) == ["one two", "three"]
+    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+
+
+def test_presses_move_a_knob_within_its_range() -> None:
+    rows = {row.name: row for row in View(*scenes.early()).knobs}
+    assert moved(rows["num_workers"], None, 1) == 1 and moved(rows["num_workers"], 3, 1) == 4
+    assert moved(rows["num_workers"], None, -1) is None, "there is no -1"
+    assert moved(rows["prefetch_factor"], None, 1) == 2, "nothing to start from: the first value that does something"
+    assert moved(rows["in_order"], None, -1) is False and moved(rows["in_order"], None, 1) is None
+    assert flipped(rows["in_order"], None) is False and flipped(rows["in_order"], False) is True
+    assert flipped(rows["num_workers"], None) is None
+
+
+def test_what_is_asked_for_is_only_what_is_new() -> None:
+    state, _ = scenes.steady()
+    assert plan(state, {"num_workers": 4}).ask == {}, "it runs already"
+    assert plan(state, {"persistent_workers": True}).ask == {}, "it is queued already"
+    back = plan(state, {"persistent_workers": False, "num_workers": 6})
+    assert back.drop and back.ask == {"num_workers": 6}
