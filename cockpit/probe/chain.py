@@ -18,6 +18,7 @@ from .mechanism import Mechanism
 from .outcomes import Doubt, Notice, Swap, attempt, why
 from .seeds import Seeds
 from .sources import Recipe, Source
+from .workers import is_about
 
 
 class Chain:
@@ -265,7 +266,7 @@ class Chain:
             except Exception as error:
                 self._mechanism.abandon(reused)
                 self._feed.give_back(reused.undelivered())
-                if self._is_scripts_own(error) or group == self._script:
+                if (self._is_scripts_own(error) and not is_about(error, reused)) or group == self._script:
                     raise
             else:
                 reused.user = weakref.ref(self)

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
-from .sources import MultiSource, Recipe, SingleSource, Source
+from .sources import Gate, MultiSource, Recipe, SingleSource, Source
 from .workers import abandon
 
 PRIVATE_NAMES = {
@@ -23,7 +23,7 @@ PRIVATE_NAMES = {
     " _num_yielded _pin_memory _profile_name _dataset_kind",
     "_SingleProcessDataLoaderIter": "_next_data _dataset_fetcher",
     "_MultiProcessingDataLoaderIter": "_next_data _reset _get_data _try_get_data _try_put_index _process_data"
-    " _shutdown_workers _task_info _send_idx _workers _index_queues _data_queue _worker_result_queue"
+    " _shutdown_workers _task_info _send_idx _workers _workers_status _index_queues _data_queue _worker_result_queue"
     " _workers_done_event _worker_pids_set _shutdown _prefetch_factor _in_order _persistent_workers"
     " _pin_memory_thread _pin_memory_thread_done_event",
 }
@@ -66,7 +66,8 @@ class Mechanism:
         self.torch_multi = data._MultiProcessingDataLoaderIter
         self.torch_single = data._SingleProcessDataLoaderIter
         self.iterable_kind = data._DatasetKind.Iterable
-        self.forget_pids = data._utils.signal_handling._remove_worker_pids
+        table = data._utils.signal_handling
+        self.gate = Gate(table._set_worker_pids, table._remove_worker_pids)
         self.multi: Any = type("MultiSource", (MultiSource, self.torch_multi), {})
         self.single: Any = type("SingleSource", (SingleSource, self.torch_single), {})
         self.front: Any = type("Front", (FrontPart, self.base_class), {})
@@ -87,7 +88,7 @@ class Mechanism:
         """
         kind = self.multi if group.num_workers else self.single
         source = kind.__new__(kind)
-        source.prepare(group, seed, feed, recipe, self.forget_pids if group != script else None)
+        source.prepare(group, seed, feed, recipe, self.gate if group != script else None)
         try:
             source.__init__(self.view(recipe, group))
         except BaseException:
@@ -103,7 +104,7 @@ class Mechanism:
         return recipe.view(pinned, self.generator(), ())
 
     def abandon(self, source: Any) -> None:
-        abandon(source, self.forget_pids)
+        abandon(source, self.gate.leave)
 
 
 def install(torch: Any, clock: Callable[[], int] = time.perf_counter_ns) -> Mechanism:
@@ -134,8 +135,9 @@ def missing(dataloader: Any) -> str | None:
             code = getattr(wrapped, "__code__", code)
         if code is None or callee not in set(names_in(code)):
             return "this torch's %s.%s does not call %s" % (owner, method, callee)
-    if not hasattr(getattr(dataloader._utils, "signal_handling", None), "_remove_worker_pids"):
-        return "this torch has no _utils.signal_handling._remove_worker_pids"
+    for name in ("_set_worker_pids", "_remove_worker_pids"):
+        if not hasattr(getattr(dataloader._utils, "signal_handling", None), name):
+            return "this torch has no _utils.signal_handling.%s" % name
     return None
 
 

@@ -6,6 +6,7 @@ It must draw from nothing that the script can see, and abandoning it must never 
 
 from __future__ import annotations
 
+from threading import get_ident, main_thread
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
@@ -18,6 +19,13 @@ POLL_S = 0.5
 PATIENCE_S = 60.0
 """How long workers that have never given anything are waited for, under settings that are not the script's own. A
 fork can hang for ever on a lock that another thread held, and nobody could undo a change to a training that hangs."""
+
+
+class Gate(NamedTuple):
+    """torch's table of workers whose death raises in the main thread, wherever that is: by an iterator's id."""
+
+    enter: Callable[[int, tuple[int, ...]], None]
+    leave: Callable[[int], None]
 
 
 class Recipe(NamedTuple):
@@ -53,8 +61,8 @@ class Source:
     ``sent``: indices taken from the feed and not yet delivered, by task number, oldest first (map-style only).
     ``user`` is the chain, held weakly, that reads from it. ``waiting`` stays true when the wait for the workers
     raised: that is the machinery, not the dataset.
-    ``forget_pids``, where set, takes the workers out of torch's table for SIGCHLD as soon as they are in it: the
-    death of one then raises in our own fetch, and not in whatever the training is doing at that moment.
+    ``gate``, where set, keeps the workers out of torch's table for SIGCHLD but during our own fetch: the death of
+    one then raises there, and not in whatever the training is doing at that moment.
     """
 
     feed: Feed | None
@@ -67,9 +75,9 @@ class Source:
         seed: int,
         feed: Feed,
         recipe: Recipe,
-        forget_pids: Callable[[int], None] | None,
+        gate: Gate | None,
     ) -> None:
-        self.group, self.seed, self.feed, self.forget_pids = group, seed, feed, forget_pids
+        self.group, self.seed, self.feed, self.gate = group, seed, feed, gate
         self.records = not recipe.iterable
         self.batched = bool(recipe.fields["_auto_collation"])
         self.sent: dict[int, Any] = {}
@@ -155,6 +163,8 @@ class MultiSource(Source):
     _task_info: dict[int, Any]
     _send_idx: int
     _workers: list[Any]
+    _workers_status: list[bool]
+    _worker_pids_set: bool
     _index_sampler: Any
     fruitless_s = 0.0
 
@@ -167,8 +177,7 @@ class MultiSource(Source):
         return index
 
     def fetch(self) -> Any:
-        self.waiting, self.fruitless_s = False, 0.0
-        data = self._next_data()  # type: ignore[attr-defined]
+        data = self._gated(self._next_data)  # type: ignore[attr-defined]
         self.settle()
         self.delivered += 0 if self.records else 1
         return data
@@ -193,10 +202,30 @@ class MultiSource(Source):
         self.sent.clear()
         self._index_sampler = ()  # torch iterates it here: the script's sampler has been iterated already
         try:
-            self._reset(view)
+            self._gated(self._reset, view)
         finally:
             self._index_sampler = own
+
+    def _gated(self, work: Callable[..., Any], *args: Any) -> Any:
+        """``work``, with workers that have died before or die meanwhile raising here. Their records stay as they are
+        until ``work`` is done, so that nothing is lost wherever it raises."""
+        self.waiting, self.fruitless_s = True, 0.0
+        if self.gate is not None:
+            status = self._workers_status
+            dead = [str(w.pid) for w, active in zip(self._workers, status) if active and not w.is_alive()]
+            if dead:
+                raise RuntimeError("DataLoader worker (pid(s) %s) exited unexpectedly" % ", ".join(dead))
         self.waiting = False
+        if self.gate is None or get_ident() != main_thread().ident:
+            return work(*args)
+        self.gate.enter(id(self), tuple(worker.pid for worker in self._workers))
+        self._worker_pids_set = True
+        try:
+            return work(*args)
+        finally:
+            if self._worker_pids_set:  # torch's own shut-down, at the end of an epoch, has taken them out already
+                self.gate.leave(id(self))
+                self._worker_pids_set = False
 
     def dismiss(self) -> None:
         dismiss(self)
@@ -205,8 +234,8 @@ class MultiSource(Source):
         self._shutdown_workers()  # type: ignore[attr-defined]
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if first_iter and self.forget_pids is not None:
-            self.forget_pids(id(self))
+        if first_iter and self.gate is not None:
+            self.gate.leave(id(self))
             self._worker_pids_set = False
         super()._reset(loader, first_iter)  # type: ignore[misc]
 
@@ -222,7 +251,7 @@ class MultiSource(Source):
             found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
             timeout -= POLL_S
             self.fruitless_s = 0.0 if found[0] else self.fruitless_s + POLL_S
-        if not found[0] and not self.delivered and self.forget_pids and self.fruitless_s >= PATIENCE_S:
+        if not found[0] and not self.delivered and self.gate and self.fruitless_s >= PATIENCE_S:
             raise RuntimeError("the new workers have given nothing for %.0f s" % self.fruitless_s)
         return found
 

@@ -7,6 +7,7 @@ where torch itself would.
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
 from typing import Any
 
@@ -117,3 +118,11 @@ def abandon(source: Any, forget_pids: Any) -> None:
         if line is not None:
             line.cancel_join_thread()
             line.close()
+
+
+def is_about(error: BaseException, iterator: Any) -> bool:
+    """Whether torch's handler for SIGCHLD has raised ``error`` for a worker of ``iterator``."""
+    named = (
+        re.search(r"DataLoader worker \(pid(?:\(s\))? (\d+)\)", str(error)) if isinstance(error, RuntimeError) else None
+    )
+    return named is not None and int(named.group(1)) in [worker.pid for worker in getattr(iterator, "_workers", ())]

@@ -6,12 +6,16 @@ only. And the other side: what is the script's own goes through to the script, o
 
 from __future__ import annotations
 
+import array
 import errno
+import fcntl
 import gc
 import multiprocessing
 import os
 import resource
 import signal
+import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,6 +239,43 @@ def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool
     assert sorted(served) == IN_ORDER[0] and (served == IN_ORDER[0] or not in_order)
     (notice,) = harness.notices
     assert str(pid) in notice.reason and "exited unexpectedly" in notice.reason
+
+
+class Blobs(scenes.Squares):
+    """More than a pipe holds: a worker that nobody reads from is stuck in the middle of its message."""
+
+    def __getitem__(self, index: int) -> Any:
+        return index, bytes(1 << 20)
+
+
+@pytest.mark.parametrize("read_meanwhile", [False, True])
+def test_a_worker_killed_in_the_middle_of_a_message(read_meanwhile: bool) -> None:
+    loader = DataLoader(Blobs(), batch_size=scenes.BATCH, collate_fn=list)
+    with Harness({}, {(0, 1): {"num_workers": 1}}) as harness:
+        iterator = iter(loader)
+        served = [row[0] for _ in range(3) for row in next(iterator)]
+        (pid,) = harness.control(loader).workers(iterator)
+        deadline = time.monotonic() + 20
+        results = iterator._next_data.live._worker_result_queue
+        while lying_in(results) < 1 << 15 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 1 << 15 <= lying_in(results) < 1 << 20
+        if read_meanwhile:  # the fetch is in the message already when its writer dies
+            os.kill(pid, signal.SIGSTOP)
+            killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
+            killer.start()
+        else:
+            os.kill(pid, signal.SIGKILL)
+        served += [row[0] for batch in iterator for row in batch]
+    assert served == IN_ORDER[0]
+    assert str(pid) in harness.notices[0].reason
+
+
+def lying_in(queue: Any) -> int:
+    """Bytes that lie unread in the pipe of a multiprocessing queue."""
+    count = array.array("i", [0])
+    fcntl.ioctl(queue._reader.fileno(), termios.FIONREAD, count)
+    return count[0]
 
 
 def test_a_worker_killed_while_it_drains() -> None:

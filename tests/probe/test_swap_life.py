@@ -8,10 +8,13 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,3 +316,40 @@ def test_no_swap_for_the_last_few_batches() -> None:
         assert rows(loader) == ALL
         assert harness.swaps == []
     assert len(harness.pids) == 1
+
+
+SCRIPT = """
+import os, sys
+sys.path[:0] = %r
+import torch
+from probe import swap_scenes as scenes
+from probe.swap_harness import Harness
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    torch.multiprocessing.set_start_method(sys.argv[2])
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, num_workers=1, persistent_workers=True)
+    other = DataLoader(scenes.Squares(), batch_size=scenes.BATCH)
+    harness = Harness({0: {"num_workers": 2, "persistent_workers": True}}, {(0, 3): {"num_workers": 1}}).__enter__()
+    assert len(list(loader)) == 10 and len(list(other)) == 10
+    iterator, unfinished = iter(loader), iter(other)
+    for _ in range(4):
+        next(iterator), next(unfinished)
+    print(len(harness.pids), *harness.pids)
+    if sys.argv[1] == "raise":
+        raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "start"), [("end", "fork"), ("raise", "fork"), pytest.param("end", "spawn", marks=pytest.mark.long)]
+)
+def test_a_script_that_ends_in_the_middle_of_everything_ends_quietly(tmp_path: Path, how: str, start: str) -> None:
+    tests = Path(__file__).parent.parent
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT % [str(tests.parent), str(tests)])
+    done = subprocess.run([sys.executable, str(script), how, start], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (3 if how == "raise" else 0, "")
+    count, *pids = done.stdout.split()
+    assert int(count) == len(pids) >= 6
+    assert not [pid for pid in pids if Path("/proc", pid).exists()]
