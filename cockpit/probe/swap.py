@@ -4,43 +4,24 @@ Called by the probe's hooks, in the thread of the script, and by nobody else. It
 that the script can see, never touch a loader whose settings are the script's own, and never leave the training
 without a source of batches: what fails comes back to the settings before, with a notice that says why.
 
-How the hooks use it::
+``install(torch)`` once; ``mechanism.off`` says why nothing can be swapped, or None. Then one LoaderControl for each
+DataLoader, kept in a WeakKeyDictionary (it holds the loader weakly):
 
-    mechanism = install(torch)                    # once; mechanism.off: reason why nothing can be swapped, or None
-    control = LoaderControl(mechanism, loader)    # one per DataLoader, at its first __iter__; holds it weakly:
-                                                  # keep it in a WeakKeyDictionary keyed by the loader
+- ``plan`` turns asked knobs into a whole Group, or raises Refused with the sentence for the user. It has the last
+  word: "2 workers and prefetch 4" can be had together where ``refusals`` greys prefetch alone out.
+- ``open`` in the patched ``DataLoader.__iter__`` is the boundary; what it raises is the script's own: let it
+  through, and never call the original again. ``opened_untouched`` where nothing was ever asked of the loader.
+- ``swap`` at entry of the patched iterator ``__next__``, before the original. None: not yet (the last swap still
+  drains, or the old workers hold all that is left of the epoch): ask again at the next one; ``open`` takes the same
+  group. Only the sampler's own and signal handlers' exceptions wait or pass; a failed swap says ``failed``.
+- ``take_notices`` after every open, swap and ``__next__`` of a managed iterator: changes rolled back. One that failed
+  in the dataset is told with the next batch that the former settings could serve; if they cannot either, the
+  exception was the script's own, goes to it, and the change stands.
+- ``take_stall_ns(iterator)``: builds and shut-downs inside its ``__next__``, which are *start*, not *wait*.
 
-    group = control.plan({"num_workers": 2})      # asked knobs (Values, "script" too) -> the whole coupled Group;
-                                                  # raises Refused (.reason, one sentence). now=True: for a swap in
-                                                  # the middle of an epoch. base=Group: on top of what (default:
-                                                  # control.in_force); plans only, remembers nothing
-    control.open(original_iter, group)            # in the patched DataLoader.__iter__; group None or control.script:
-                                                  # the script's own iterator, untouched. Returns the iterator to
-                                                  # hand to the script. What it raises is the script's own: let it
-                                                  # through, never call the original again.
-    control.swap(iterator, group) -> Swap | None  # at entry of the patched iterator __next__ (before the original
-                                                  # is called). None: not yet (the last swap still drains, or the
-                                                  # epoch has no index left): ask again at the next __next__; the
-                                                  # boundary is open() with the same group.
-    control.take_notices() -> list[Notice]        # after every open, swap and __next__ of a managed iterator: a
-                                                  # Notice (failed, in_force, reason) says that a change was rolled
-                                                  # back; go on asking open() for notice.in_force.
-
-    control.script                                # Group the script made it with (read anew at each open)
-    control.in_force                              # Group last really put in force
-    control.refusals()                            # {knob: Refusal(can, can_now, reason, note)}, for KnobReport;
-                                                  # plan() is the authority: "2 workers and prefetch 4" can be
-                                                  # had together where prefetch alone is greyed out
-    control.in_force_now(iterator) -> Group       # from live facts: workers alive, pin thread alive
-    control.workers(iterator) -> tuple of pids    # those that still drain included
-    control.queue(iterator) -> (have, capacity) | None   # None without workers, or where no qsize exists
-    take_stall_ns(iterator) -> int                # ns of swap work (builds, shut-downs) inside its __next__ calls
-                                                  # since last asked: these are "start", not "wait"; 0 for others
-
-Per delivered batch a managed iterator carries ``iterator._cockpit_samples``: int, or None where unknown (iterable
-datasets, batch_size None) and while batches of torch's own, untouched workers drain (the hooks' own count by
-``_next_index`` goes on there). Our own sources override ``_next_index``, so a class-level patch sees only torch's.
-``is_source(iterator)``: True for our inner sources (never handed to a script): hooks must leave them alone.
+A managed iterator carries ``_cockpit_samples``, the length of the batch just handed out; None where unknown
+(streams, ``batch_size=None``, and while untouched workers drain: the hooks' own count by ``_next_index`` goes on
+there). Sources, which no script ever holds (``is_source``), override ``_next_index``: a patch sees only torch's.
 """
 
 from __future__ import annotations
