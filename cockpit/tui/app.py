@@ -58,6 +58,8 @@ def show(
     terminal = terminal_of(dict(os.environ), sys.stderr.encoding, glyphs)
     if terminal.color_system is not None:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", terminal.color_system)
+    for stale in ("COLUMNS", "LINES"):  # believed before the terminal itself, and then no resize is ever seen
+        os.environ.pop(stale, None)
 
     # Textual reads the environment when it is imported
     from .cockpit import Cockpit

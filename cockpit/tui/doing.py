@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import Value
 from cockpit.session.knobs import KnobRow
-from cockpit.session.save import DEFAULT_FILE, save, saved_of
+from cockpit.session.report import setup_of
+from cockpit.session.save import DEFAULT_FILE, save
 from cockpit.session.state import State
 
 from . import dialogs
@@ -174,11 +175,11 @@ class Doing:
             return
         path = Path(DEFAULT_FILE).resolve()
         scripts = {row.name: row.script for row in app.view().knobs}
-        setup = saved_of(state).wishes.knobs
+        setup = setup_of(state)
         if not setup:
             app.toast("nothing to save: every setting is as the script has it")
             return
-        changes = [(name, scripts.get(name), value) for name, value in setup.items()]
+        changes = [(name, scripts.get(name.rpartition(":")[2]), value) for name, value in setup.items()]
         app.box(
             lambda width, height, top: dialogs.save_rows(str(path), changes, state, path.exists(), width, app.glyphs),
             {"enter": "save", "s": "save"},

@@ -27,10 +27,10 @@ EMPTY = Column()
 
 @dataclass(frozen=True)
 class Axis:
-    """``count`` columns of ``column_s`` seconds; ``end_s`` (seconds since the epoch) lies in the last cell.
+    """``count`` columns of ``column_s`` seconds, up to the last cell that was complete at ``end_s`` (since the epoch).
 
-    A cell holds ``per_cell`` columns and begins at a whole multiple of them: a chart that moves by whole cells
-    repaints half as often, and full rows not at all.
+    A cell holds ``per_cell`` columns and begins at a whole multiple of them: a chart that moves by whole cells, and
+    never draws half a one, repaints half as often, and full rows not at all.
     """
 
     end_s: float
@@ -42,7 +42,7 @@ class Axis:
     def first(self) -> int:
         """Number of the leftmost column, counted from the epoch."""
         cell = math.floor(self.end_s / self.column_s) // self.per_cell
-        return (cell + 1) * self.per_cell - self.count
+        return cell * self.per_cell - self.count
 
     def place(self, at_s: float) -> int:
         """The column of a moment, from 0; negative or ≥ ``count`` when it is outside, or no moment at all."""
@@ -102,9 +102,12 @@ def _closed(laid: list[Column]) -> list[Column]:
 
 
 def landed(ledger: Sequence[Entry], axis: Axis) -> list[tuple[int, Entry]]:
-    """Changes that came into force within the axis, with their column, oldest first."""
+    """Changes that came into force within the axis, with their column, oldest first.
+
+    One that has just landed, in a cell that is not complete yet, already stands at the edge.
+    """
     placed = ((axis.place(at_s), entry) for entry in ledger if (at_s := landed_at(entry)) is not None)
-    return [(at, entry) for at, entry in placed if 0 <= at < axis.count]
+    return [(min(at, axis.count - 1), entry) for at, entry in placed if 0 <= at < axis.count + axis.per_cell]
 
 
 def landed_at(entry: Entry) -> float | None:

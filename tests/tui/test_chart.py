@@ -72,23 +72,23 @@ def points(*at_s: float, width_s: float = 0.5) -> Ring:
 
 
 def test_columns_are_means_on_a_fixed_grid() -> None:
-    axis = Axis(end_s=103.9, count=4, column_s=1.0, per_cell=2)
-    assert axis.first == 100
-    laid = columns([points(100.0, 100.5, 101.0, 103.5)], axis)
+    axis = Axis(end_s=105.9, count=4, column_s=1.0, per_cell=2)
+    assert axis.first == 100, "the cell that is still filling is not drawn"
+    laid = columns([points(100.0, 100.5, 101.0, 103.5, 104.5)], axis)
     assert [column.model for column in laid] == [0.25, 0.0, 0.0, 0.5], "a single hole is jitter, not a gap"
-    later = Axis(end_s=104.0, count=4, column_s=1.0, per_cell=2)
+    later = Axis(end_s=106.0, count=4, column_s=1.0, per_cell=2)
     assert later.first == 102, "it moves by whole cells"
 
 
 def test_a_longer_silence_is_a_gap() -> None:
-    axis = Axis(end_s=107.5, count=8, column_s=1.0)
+    axis = Axis(end_s=108.5, count=8, column_s=1.0)
     laid = columns([points(100.0, 101.0, 105.0, 106.0, 107.0)], axis)
     assert [column.model is None for column in laid] == [False, False, True, True, True, False, False, False]
 
 
 def test_the_past_comes_from_the_coarser_ring_and_never_hides_the_finer() -> None:
     coarse = Ring(5.0, 400, (Point(90.0, 10, model=0.9), Point(95.0, 10, model=0.9), Point(100.0, 10, model=0.9)))
-    laid = columns([points(100.0, 101.0, 102.0, 103.0), coarse], Axis(103.5, 14, 1.0))
+    laid = columns([points(100.0, 101.0, 102.0, 103.0), coarse], Axis(104.5, 14, 1.0))
     assert [column.model for column in laid[:10]] == [0.9] * 10
     assert [column.model for column in laid[10:]] == [0.0] * 4
 
@@ -100,4 +100,5 @@ def test_changes_are_placed_where_they_came_into_force() -> None:
         Entry("c", {"num_workers": 8}, 102.0, state="rolled_back", state_s=103.0),
         Entry("d", {"num_workers": 1}, 10.0, landed_s=11.0, state="kept"),
     ]
-    assert [(at, entry.id) for at, entry in landed(ledger, Axis(103.5, 4, 1.0))] == [(1, "a"), (3, "c")]
+    assert [(at, entry.id) for at, entry in landed(ledger, Axis(104.5, 4, 1.0))] == [(1, "a"), (3, "c")]
+    assert [(at, entry.id) for at, entry in landed(ledger, Axis(103.5, 4, 1.0))] == [(2, "a"), (3, "c")], "at once"
