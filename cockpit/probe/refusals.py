@@ -6,14 +6,18 @@ script's code: attributes are looked up without running properties or ``__getatt
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
+import multiprocessing
+import sys
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS
 from .groups import Group
 from .mechanism import Mechanism, names_in
+from .sources import RECIPE_FIELDS
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
 STREAM_WHOLE = "every worker would serve the whole stream: the dataset does not ask get_worker_info"
@@ -71,6 +75,8 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, changing: str | 
         return Limits({name: Refusal(can=False, can_now=False, reason=whole) for name in LOADER_KNOBS}, whole)
     workers, why = _allowed_workers(mechanism, loader, script)
     knobs = {name: Refusal() for name in LOADER_KNOBS}
+    if changing is not None and script.num_workers == 0:
+        knobs["num_workers"] = Refusal(note="what the dataset does to itself (%s) would stay in the workers" % changing)
     if workers is not None:
         only = Refusal(can=False, can_now=False, reason=why)
         knobs["num_workers"] = only if len(workers) == 1 else Refusal(note="1 at most: %s" % why)
@@ -87,6 +93,8 @@ def _allowed_workers(mechanism: Mechanism, loader: Any, script: Group) -> tuple[
     held = held_file(loader.dataset)
     if held is not None and script.num_workers == 0:
         return frozenset([0]), "the dataset holds an open file (%s), whose position workers would share" % held
+    if script.num_workers == 0 and runs_again(loader):
+        return frozenset([0]), 'workers would run the script again: it has no if __name__ == "__main__"'
     if loader._dataset_kind == mechanism.iterable_kind and not shards(mechanism.torch, loader):
         # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
         return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), STREAM_WHOLE
@@ -110,6 +118,9 @@ def _whole_reason(mechanism: Mechanism, loader: Any) -> str | None:
     own = inspect.getattr_static(type(loader), "_get_iterator", None)
     if own is not inspect.getattr_static(mechanism.loader_class, "_get_iterator"):
         return "%s makes its own iterators" % type(loader).__name__
+    for name in (*RECIPE_FIELDS, "_index_sampler", "generator", "num_workers", "prefetch_factor", "_iterator"):
+        if not hasattr(loader, name):
+            return "%s has no %s" % (type(loader).__name__, name)
     data = mechanism.torch.utils.data
     for pipe in ("IterDataPipe", "MapDataPipe"):
         if isinstance(loader.dataset, getattr(data, pipe, ())):
@@ -143,6 +154,23 @@ def held_file(dataset: Any) -> str | None:
         elif type(value).__module__.split(".")[0] in ("h5py", "tables", "lmdb"):
             return str(name)
     return None
+
+
+def runs_again(loader: Any) -> bool:
+    """Whether new workers are started by importing a main script that would then train once more in each."""
+    context = getattr(loader, "multiprocessing_context", None)
+    # asked so that nothing is decided: without allow_none, asking settles the method for good
+    method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True)
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if (method or multiprocessing.get_all_start_methods()[0]) == "fork" or file is None:
+        return False
+    try:
+        with open(file, "rb") as script:
+            body = ast.parse(script.read()).body
+    except (OSError, SyntaxError, ValueError):
+        return True
+    tests = (node.test for node in body if isinstance(node, ast.If))
+    return not any(isinstance(part, ast.Name) and part.id == "__name__" for test in tests for part in ast.walk(test))
 
 
 def shards(torch: Any, loader: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -172,6 +173,43 @@ def test_a_dataset_that_holds_an_open_file_gets_no_workers() -> None:
             ours.plan({"num_workers": 1})
         assert not ours.refusals()["num_workers"].can
         assert control(DataLoader(dataset, num_workers=1)).plan({"num_workers": 3})
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"), [("train()", True), ("if __name__ == '__main__':\n    train()", False), ("if (", True)]
+)
+def test_no_workers_that_would_run_the_script_again(
+    body: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(body)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
+    assert control(DataLoader(scenes.Squares())).plan({"num_workers": 1})  # forked, they do not
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: "spawn")
+    assert control(DataLoader(scenes.Squares(), num_workers=1)).plan({"num_workers": 2})
+    ours = control(DataLoader(scenes.Squares()))
+    if refused:
+        with pytest.raises(Refused, match="run the script again"):
+            ours.plan({"num_workers": 1})
+    else:
+        assert ours.plan({"num_workers": 1})
+
+
+def test_asking_for_the_start_method_decides_nothing() -> None:
+    code = (
+        "import multiprocessing, torch; from torch.utils.data import DataLoader\n"
+        "from cockpit.probe.swap import LoaderControl, install\n"
+        "LoaderControl(install(torch), DataLoader([1])).refusals()\n"
+        "multiprocessing.set_start_method('spawn')\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, cwd=root)
+
+
+def test_a_loader_that_lacks_a_part_is_left_alone() -> None:
+    loader = DataLoader(scenes.Squares())
+    del loader.collate_fn
+    assert "has no collate_fn" in str(control(loader).refusals()["num_workers"].reason)
 
 
 def test_looking_at_a_dataset_runs_none_of_its_code() -> None:
