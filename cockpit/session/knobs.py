@@ -5,7 +5,7 @@ Derived from the loaders that the probe reported and from the ledger; read by st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
@@ -78,8 +78,11 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
 
 def last_entry(state: State, name: str) -> Entry | None:
     """The newest ledger entry that touches this knob of a training loader."""
-    ours = {None, *(loader.id for loader in training_loaders(state))}
-    return next((entry for entry in reversed(state.ledger) if name in entry.asked and entry.loader in ours), None)
+    return _newest(state, name, {None, *(loader.id for loader in training_loaders(state))})
+
+
+def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
+    return next((entry for entry in reversed(state.ledger) if name in entry.asked and entry.loader in loaders), None)
 
 
 def queued(state: State) -> tuple[Entry, ...]:
@@ -88,9 +91,40 @@ def queued(state: State) -> tuple[Entry, ...]:
 
 
 def tuned_setup(state: State) -> dict[str, Value]:
-    """What differs from the script right now: the ``[setup]`` of a saved file."""
+    """What differs from the script right now, in every training loader alike: the bare knobs of a saved file."""
+    loaders = training_loaders(state)
     return {
         row.name: row.in_force
         for row in knob_rows(state)
-        if row.in_force is not None and row.script is not None and row.in_force != row.script
+        if row.in_force is not None
+        and any(_is_tuned(state, loader, report) for loader in loaders for report in _reports((loader,), row.name))
     }
+
+
+def tuned_loaders(state: State) -> dict[str, dict[str, Value]]:
+    """The same for single loaders: training loaders that differ from each other, and others that were named."""
+    alike = {row.name for row in knob_rows(state) if not row.mixed}
+    training = training_loaders(state)
+    found: dict[str, dict[str, Value]] = {}
+    for loader in state.loaders:
+        for report in loader.knobs:
+            told_already = report.name in alike if loader in training else _is_passing(state, loader, report)
+            if report.in_force is not None and not told_already and _is_tuned(state, loader, report):
+                found.setdefault(loader.id, {})[report.name] = report.in_force
+    return found
+
+
+def _is_tuned(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
+    """Whether this is not what the script would have, were it run without us."""
+    if report.script is not None:
+        return report.in_force is not None and report.in_force != report.script
+    # it does not apply under the script's own settings (prefetch without workers): only what somebody chose is kept
+    entry = _newest(state, report.name, {None, loader.id})
+    asked = entry.asked[report.name] if entry else (state.setup or {}).get(report.name)
+    return asked is not None and asked == report.in_force
+
+
+def _is_passing(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
+    """Set from the start for all, on a loader that turned out not to train: it is about to be put back."""
+    named = _newest(state, report.name, {loader.id})
+    return named is None and (state.setup or {}).get(report.name) == report.in_force

@@ -14,7 +14,7 @@ from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 
 from .activity import words_of
-from .knobs import tuned_setup
+from .knobs import tuned_loaders, tuned_setup
 from .measure import phases_of
 from .state import Entry, Phases, State
 from .status import rounded, status_of
@@ -43,10 +43,18 @@ def summary_of(state: State) -> dict[str, Any]:
         if per_s is not None
         else None,
         "factor": per_s / base if per_s is not None and base else None,
-        "setup": tuned_setup(state),
+        "setup": setup_of(state),
         "changes": len(state.ledger),
         "saved": state.saved_path,
     }
+
+
+def setup_of(state: State) -> dict[str, Any]:
+    """What differs from the script, named as in a saved file: ``num_workers``, ``train.py:52:num_workers``."""
+    single = (
+        (f"{loader}:{knob}", value) for loader, knobs in tuned_loaders(state).items() for knob, value in knobs.items()
+    )
+    return {**tuned_setup(state), **dict(single)}
 
 
 def best_entry(state: State) -> Entry | None:

@@ -1,0 +1,59 @@
+"""What is saved of a run: what differs from its script, for all training loaders or for one by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.events import Story, beginning, knob, loader
+
+from cockpit.config.setup import read_setup
+from cockpit.model.events import KnobReport, LoadersSeen
+from cockpit.session.fold import fold_all
+from cockpit.session.knobs import tuned_loaders, tuned_setup
+from cockpit.session.report import setup_of
+from cockpit.session.save import save
+
+
+def test_loaders_that_are_tuned_differently_are_each_kept_by_name() -> None:
+    story = Story()
+    seen = (
+        loader("a.py:1", knobs=(knob("num_workers", 0, 4), knob("in_order", True, False))),
+        loader("a.py:2", knobs=(knob("num_workers", 2), knob("in_order", True, False))),
+        loader("a.py:3", "other", knobs=(knob("num_workers", 0, 1), knob("in_order", True))),
+    )
+    state = fold_all([*beginning(), LoadersSeen(1001.0, seen)])
+    assert tuned_setup(state) == {"in_order": False}
+    assert tuned_loaders(state) == {"a.py:1": {"num_workers": 4}, "a.py:3": {"num_workers": 1}}
+    # set from the start for all, and not put back yet: nobody chose it for the validation loader
+    begun = fold_all([*beginning(setup={"num_workers": 1}), LoadersSeen(1001.0, seen)])
+    assert tuned_loaders(begun) == {"a.py:1": {"num_workers": 4}}
+    named = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 1}), begun)
+    assert tuned_loaders(named) == {"a.py:1": {"num_workers": 4}}, "a change for all training loaders names no other"
+
+
+def test_two_scripts_and_one_value_is_one_bare_knob() -> None:
+    seen = (loader("a.py:1", knobs=(knob("num_workers", 0, 4),)), loader("a.py:2", knobs=(knob("num_workers", 4),)))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, seen)])
+    assert (tuned_setup(state), tuned_loaders(state)) == ({"num_workers": 4}, {})
+
+
+def test_what_the_script_has_no_use_for_is_kept_only_where_it_was_chosen() -> None:
+    """Without workers a script has no prefetch; with them torch's default comes by itself, a chosen value does not."""
+    story = Story()
+    seen = loader(knobs=(knob("num_workers", 0, 4), KnobReport("prefetch_factor", None, 2)))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (seen,))])
+    assert tuned_setup(state) == {"num_workers": 4}
+    chosen = loader(knobs=(knob("num_workers", 0, 4), KnobReport("prefetch_factor", None, 8)))
+    landed = story.landed("c1", {"prefetch_factor": 2}, {"prefetch_factor": 8})
+    state = fold_all([*landed, LoadersSeen(1002.0, (chosen,))], state)
+    assert tuned_setup(state) == {"num_workers": 4, "prefetch_factor": 8}
+    begun = fold_all([*beginning(setup={"prefetch_factor": 8}), LoadersSeen(1001.0, (chosen,))])
+    assert tuned_setup(begun) == {"num_workers": 4, "prefetch_factor": 8}
+
+
+def test_the_file_and_the_report_name_the_same(tmp_path: Path) -> None:
+    seen = (loader("a.py:1", knobs=(knob("num_workers", 0, 4),)), loader("a.py:2"))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, seen)])
+    assert save(state, tmp_path / "it.toml") == ["a.py:1:num_workers=4"]
+    assert read_setup(tmp_path / "it.toml").wishes.loaders == {"a.py:1": {"num_workers": 4}}
+    assert setup_of(state) == {"a.py:1:num_workers": 4}
