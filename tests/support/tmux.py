@@ -24,14 +24,13 @@ class Terminal:
         folder.mkdir(parents=True, exist_ok=True)
         self._socket = folder / "tmux"
         self._ended = folder / "status"
-        words = ["env", "-i", *(f"{name}={value}" for name, value in env.items() if name != "TERM"), *command]
-        # the status is kept in a file, and the pane stays so that what was left on the screen can be read
-        line = (
-            f"{shlex.join(words).replace('env -i', 'env -i TERM=$TERM', 1)}; echo $? > {shlex.quote(str(self._ended))}"
-        )
+        settings = [f"{name}={value}" for name, value in env.items() if name != "TERM"]
+        program = "env -i TERM=$TERM " + shlex.join([*settings, *command])
+        # the status is kept in a file; cat keeps the terminal alive, so that what it was left in can be seen
+        line = f"{program}; echo $? > {shlex.quote(str(self._ended))}; exec cat"
         config = folder / "tmux.conf"
         config.write_text(
-            "set -g default-terminal tmux-256color\nset -g remain-on-exit on\nset -g history-limit 5000\n"
+            "set -g default-terminal tmux-256color\nset -g history-limit 5000\n"
             "set -s escape-time 0\nset -g status off\n"
         )
         self._tmux("-f", str(config), "new-session", "-d", "-s", "it", "-x", str(columns), "-y", str(rows), line)
