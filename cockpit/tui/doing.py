@@ -58,7 +58,8 @@ class Doing:
         reason = self._refusal(action)
         knob = knobs[cursor] if 0 <= cursor < len(knobs) else None
         if reason is None and knob is not None:
-            reason = why_not_knob(knob)
+            state = self._app.feed.state
+            reason = why_not_knob(knob, {**(waiting(state) if state else {}), **self.wanted})
         if reason is not None:
             self._app.toast(reason)
             return None

@@ -27,31 +27,29 @@ def cores_row(view: View, width: int, label: int) -> Row:
         return fit([*left, ("not measured yet", "faint")], width)
     busy, parts, word = busy_cores(latest, machine.cpus_usable)
     usable = f"{machine.cpus_usable:.1f}".removesuffix(".0")
-    tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} {word}: ", "dim")]
-    for name, part in zip(("main ", "  workers ", "  others "), parts, strict=True):
-        tail += [(name, "dim"), (cores(part), "text")]
+    tail: list[Run] = [(cores(busy), "bold"), (f" of {usable} {word}:", "dim")]
+    for name, part in parts:
+        tail += [(f" {name} ", "dim"), (cores(part), "text")]
     room = width - label - width_of(tail) - 1
     return spread([*left, (columns_of(latest.cores_busy, room, view.glyphs), "cpu")], tail, width)
 
 
-Parts = tuple[float | None, float | None, float | None]
+Parts = list[tuple[str, float | None]]
 
 
 def busy_cores(latest: Sampled, usable: float) -> tuple[float | None, Parts, str]:
-    """Cores in use in all, by the training's main process, its workers and everybody else, and the word for it.
+    """Cores in use in all, who uses them, and the word for it.
 
-    Where the usable cores can be told apart, ``others`` is whoever else keeps them busy. Where a quota counts
-    instead, other people's work does not use ours up, and only the run's own processes are told.
+    ``main``, ``workers`` and ``others`` are the run's own. Where the usable cores can be told apart, ``rest``
+    is whoever else keeps them busy; where a quota counts instead, other people's work does not use ours up.
     """
-    main, workers = latest.cpu_main, latest.cpu_workers
-    if latest.cores_busy and len(latest.cores_busy) <= usable + 0.5:
-        everybody = sum(latest.cores_busy)
-        mine = sum(part for part in (main, workers) if part is not None)
-        busy = max(everybody, mine)
-        return busy, (main, workers, None if main is None else busy - mine), "busy"
-    parts = (main, workers, latest.cpu_others)
-    known = [part for part in parts if part is not None]
-    return (sum(known) if known else None), parts, "used"
+    parts: Parts = [("main", latest.cpu_main), ("workers", latest.cpu_workers), ("others", latest.cpu_others)]
+    known = [part for _, part in parts if part is not None]
+    mine = sum(known) if known else None
+    if not latest.cores_busy or len(latest.cores_busy) > usable + 0.5:
+        return mine, parts, "used"
+    busy = max(sum(latest.cores_busy), mine or 0.0)
+    return busy, [*parts, ("rest", None if mine is None else busy - mine)], "busy"
 
 
 def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:

@@ -5,13 +5,16 @@ Pure; None where there is nothing measured to derive from.
 
 from __future__ import annotations
 
+import math
+
 from cockpit.session.knobs import training_loaders
-from cockpit.session.measure import phases_of
+from cockpit.session.measure import phases_of, windows_of
 from cockpit.session.state import Phases, State
 from cockpit.session.status import RECENT_BLOCKS
 
 from .view import View
 
+NOISE_WINDOWS = 3
 PROBE_SILENT_S = 2.0
 """A lost probe is shown as lost after so much silence."""
 PROBE_EXPECTED_S = 15.0
@@ -26,6 +29,16 @@ def phases_now(state: State) -> Phases | None:
 def phases_before(state: State) -> Phases | None:
     """The same under the setup that the last change ended; None before any change."""
     return phases_of(state.previous.blocks[-RECENT_BLOCKS:]) if state.previous else None
+
+
+def noise_of(state: State) -> float | None:
+    """The run's own noise under the setup in force: spread of its windows' rates as a share; None below three."""
+    rates = [window.samples_per_s for window in windows_of(state.current, state.current.capacity)]
+    logs = [math.log(rate) for rate in rates if rate is not None and rate > 0.0]
+    if len(logs) < NOISE_WINDOWS:
+        return None
+    mean = sum(logs) / len(logs)
+    return math.sqrt(sum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
 
 
 def probe_lost_for(view: View) -> float | None:

@@ -102,7 +102,7 @@ def ended_words(state: State) -> str:
 
 def _queue_runs(view: View, count: int) -> list[Run]:
     state = view.known
-    together = " together: their effects can't be told apart" if count > 1 else ""
+    together = " can't be told apart" if count > 1 else ""
     return [
         (f"{count} queued", "bold worse"),
         (f", {landing_words(state)}", "worse"),

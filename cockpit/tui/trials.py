@@ -15,6 +15,7 @@ from cockpit.session.state import Entry
 from .clean import clean
 from .format import delta, interval, rate
 from .head import mark_of
+from .now import noise_of
 from .rows import Row, Run, cells, cut, fit, row, spread
 from .view import View
 from .words import knobs_of
@@ -52,7 +53,9 @@ def trials_rows(view: View, width: int, height: int) -> list[Row]:
         ("  vs before".ljust(has.gain)[: has.gain], "dim"),
         (" 95% interval".ljust(has.interval)[: has.interval] + " " * has.bar, "dim"),
     ]
-    rows = [spread([("TRIALS", "bold text")], head, width)]
+    noise = noise_of(state)
+    floor = f"  noise ±{100.0 * noise:.1f}%" if noise is not None and has.rate else ""
+    rows = [spread([("TRIALS", "bold text"), (floor, "faint")], head, width)]
     entries = list(enumerate(state.ledger, start=1))[::-1][: max(0, height - 2)]
     most = max((_size(entry) for _, entry in entries), default=0.0)
     rows += [_line(view, number, entry, width, has, most) for number, entry in entries]

@@ -85,11 +85,16 @@ def why_not(action: str, state: State | None, readonly: bool = False) -> str | N
     return None
 
 
-def why_not_knob(knob: KnobRow) -> str | None:
-    """Why this knob cannot be changed; None: it can."""
-    if knob.can:
+def why_not_knob(knob: KnobRow, asked: Mapping[str, Value]) -> str | None:
+    """Why this knob cannot be changed; None: it can. ``asked``: what is queued or just chosen."""
+    if knob.can or leans_on(knob, asked):
         return None
     return f"{knob.name}: {knob.reason}" if knob.reason else f"{knob.name}: no training loader has been seen yet"
+
+
+def leans_on(knob: KnobRow, asked: Mapping[str, Value]) -> bool:
+    """Whether what forbids this knob is another one that is itself about to change: then the probe may judge both."""
+    return any(name in (knob.reason or "") for name in asked if name != knob.name)
 
 
 def why_not_now(state: State, asked: Mapping[str, Value]) -> str | None:
@@ -97,7 +102,7 @@ def why_not_now(state: State, asked: Mapping[str, Value]) -> str | None:
     if not asked:
         return "nothing is queued: choose a setting and change it with the arrow keys"
     for row in knob_rows(state):
-        if row.name in asked and not row.can_now:
+        if row.name in asked and not row.can_now and not leans_on(row, asked):
             why = f" ({row.reason})" if row.reason else ""
             return f"{row.name} changes only at the next epoch{why}; it stays queued"
     return None

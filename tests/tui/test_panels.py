@@ -20,7 +20,7 @@ from cockpit.tui.rows import cells, text_of, width_of
 from cockpit.tui.settings import hint_row, landing_words, settings_rows
 from cockpit.tui.trials import trials_rows
 from cockpit.tui.view import View
-from cockpit.tui.wishes import flipped, moved, plan
+from cockpit.tui.wishes import flipped, moved, plan, why_not_knob
 
 PHASES = Phases(45.8, 12.8, 0.0, 10.1, 19.2, 1.9, 1.8)
 MS = st.one_of(st.none(), st.floats(0, 1e4))
@@ -61,14 +61,18 @@ def test_the_legend_names_the_loaders_start_only_when_it_matters() -> None:
 
 
 def test_cores_are_everybodys_and_the_split_adds_up() -> None:
-    sample = Sampled(0.0, 0.5, cpu_main=0.9, cpu_workers=0.8, cpu_others=0.1, cores_busy=(1.0, 0.7))
+    sample = Sampled(0.0, 0.5, cpu_main=0.9, cpu_workers=0.8, cpu_others=0.1, cores_busy=(1.0, 1.0))
     busy, parts, word = busy_cores(sample, 2.0)
-    assert (round(busy or 0, 3), word) == (1.7, "busy") and round(parts[2] or 0, 3) == 0.0
+    assert (round(busy or 0, 3), word) == (2.0, "busy")
+    assert [name for name, _ in parts] == ["main", "workers", "others", "rest"]
+    assert round(sum(part or 0.0 for _, part in parts), 6) == 2.0, "nobody's work is missing or counted twice"
     state = State(latest=sample, machine=MachineSeen(0.0, 2.0, "affinity"))
-    assert text_of([cores_row(View(state, 0.0), 80, 11)]).endswith("1.7 of 2 busy: main 0.9  workers 0.8  others 0.0")
-    quota = busy_cores(sample, 1.5 - 1.0)
+    row = text_of([cores_row(View(state, 0.0), 80, 11)])
+    assert row.endswith("2.0 of 2 busy: main 0.9 workers 0.8 others 0.1 rest 0.2")
+    quota = busy_cores(sample, 0.5)
     assert quota[2] == "used" and round(quota[0] or 0, 3) == 1.8, "under a quota only our own use counts"
-    assert busy_cores(Sampled(0.0, 0.5), 2.0) == (None, (None, None, None), "used")
+    nothing = busy_cores(Sampled(0.0, 0.5), 2.0)
+    assert nothing[0] is None and {part for _, part in nothing[1]} == {None}, "not measured is not zero"
 
 
 def test_many_cores_are_squeezed_and_none_is_lost() -> None:
@@ -92,7 +96,8 @@ def test_the_queue_says_when_it_lands() -> None:
     asked = fold(state, ChangeAsked(now_s, "n", {"num_workers": 6}, True))
     assert landing_words(asked) == "lands with the next batch"
     two = fold(state, ChangeAsked(now_s, "n", {"num_workers": 6, "in_order": False}))
-    assert "their effects can't be told apart" in text_of([hint_row(View(two, now_s), 120)])
+    assert "3 queued" in text_of([hint_row(View(two, now_s), 80)])
+    assert "can't be told apart" in text_of([hint_row(View(two, now_s), 80)])
     endless = replace(state, loaders=(replace(state.loaders[0], steps_per_epoch=None, boundaries=False),))
     assert landing_words(endless) == "no epoch's end in sight"
 
@@ -179,6 +184,17 @@ def test_presses_move_a_knob_within_its_range() -> None:
     assert moved(rows["in_order"], None, -1) is False and moved(rows["in_order"], None, 1) is None
     assert flipped(rows["in_order"], None) is False and flipped(rows["in_order"], False) is True
     assert flipped(rows["num_workers"], None) is None
+
+
+def test_a_knob_that_waits_for_another_may_be_asked_together_with_it() -> None:
+    state, _ = scenes.early()
+    rows = {
+        row.name: replace(row, reason=row.reason and "needs num_workers of 1 or more") for row in View(state, 0).knobs
+    }
+    prefetch = rows["prefetch_factor"]
+    assert why_not_knob(prefetch, {}) == "prefetch_factor: needs num_workers of 1 or more"
+    assert why_not_knob(prefetch, {"num_workers": 2}) is None
+    assert why_not_knob(prefetch, {"in_order": False}) is not None
 
 
 def test_what_is_asked_for_is_only_what_is_new() -> None:
