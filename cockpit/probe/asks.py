@@ -72,7 +72,10 @@ class Asks:
         """An ``ask`` or ``drop`` from the engine; a known id is ignored."""
         name = str(message.get("id"))
         if message.get("m") == "ask" and name not in self.by_id:
-            self._take(Ask(name, message["knobs"], bool(message.get("now")), message.get("loader")))
+            knobs = message.get("knobs")
+            self._take(
+                Ask(name, knobs if isinstance(knobs, dict) else {}, bool(message.get("now")), message.get("loader"))
+            )
         elif message.get("m") == "drop":
             ask = self.by_id.get(name)
             if ask is not None and ask.state == "queued":

@@ -28,6 +28,8 @@ class Changes:
         self._make_control = make_control
         self.news = False
         self._plans: dict[int, tuple[Any, Group | None]] = {}
+        self._former: dict[str, str | None] = {}
+        """For each change that has landed: the one that steps ran under before it."""
 
     # ---- the boundary ----
 
@@ -190,6 +192,7 @@ class Changes:
             record.start_set = {k: v for k, v in record.start_set.items() if k not in ask.knobs}
             ask.done_on.add(record.id)
             if ask.state == "queued":
+                self._former[ask.id] = self._recorder.setting.change
                 self._asks.move(ask, "applying")
             if not self._others_to_come(ask, former):
                 self._asks.forget(ask)
@@ -261,8 +264,9 @@ class Changes:
                 ask.in_force = {name: getattr(notice.in_force, name) for name in ask.knobs}
                 record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
                 self._asks.move(ask, "rolled_back", notice.reason)
-            group = notice.in_force
-            self._recorder.setting = Setting(asks[-1].id, group.capacity, group.num_workers)
+            if record.role != OTHER:
+                group, former = notice.in_force, self._former.get(asks[0].id)
+                self._recorder.setting = Setting(former, group.capacity, group.num_workers)
 
     # ---- the queue ----
 

@@ -46,7 +46,14 @@ class Guard:
         self._is_compiling = is_compiling
         self.reasons: dict[str, str] = {}
         self.failures = 0
+        self.codes: list[CodeType] = []
+        """Code of every replacement: what Dynamo must not mistake for the script's own."""
         self._switches: dict[str, Switch] = {}
+
+    def _disguised(self, replacement: Any, original: Any, filename: str | None) -> Any:
+        disguise(replacement, original, filename)
+        self.codes.append(replacement.__code__)
+        return replacement
 
     def switch(self, name: str) -> Switch:
         """The switch of that name, made at its first use; hooks that share a name fall together."""
@@ -69,10 +76,13 @@ class Guard:
             switch.fail(error)
             return None
 
-    def around(self, name: str, original: Any, enter: Callable[..., Any], leave: Callable[..., None]) -> Any:
+    def around(
+        self, name: str, original: Any, enter: Callable[..., Any], leave: Callable[..., None], frames: int = 1
+    ) -> Any:
         """``original`` with ``enter(*args)`` before and ``leave(token, result, error)`` after it.
 
-        ``enter`` may return None: then there is nothing to leave.
+        ``enter`` may return None: then there is nothing to leave. ``frames`` of ours, this one and those that
+        ``original`` begins with, are left out of the script's tracebacks.
         """
         is_compiling, switch = self._is_compiling, self.switch(name)
 
@@ -84,25 +94,28 @@ class Guard:
                 token = enter(*args)
             except Exception as error:
                 switch.fail(error)
-            if token is None:
-                return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
+                unseen(error, frames)
                 try:
-                    leave(token, None, error)
+                    if token is not None:
+                        leave(token, None, error)
                 except Exception as failure:
                     switch.fail(failure)
                 raise
             try:
-                leave(token, result, None)
+                if token is not None:
+                    leave(token, result, None)
             except Exception as error:
                 switch.fail(error)
             return result
 
-        return disguise(replacement, original, UNSEEN)
+        return self._disguised(replacement, original, UNSEEN)
 
-    def timed(self, name: str, original: Any, phase: str, recorder: Any, leave: Callable[..., None]) -> Any:
+    def timed(
+        self, name: str, original: Any, phase: str, recorder: Any, leave: Callable[..., None], frames: int = 1
+    ) -> Any:
         """``original`` timed as ``phase`` in the training's thread; then ``leave(began_ns, charged_ns)``.
 
         ``charged_ns`` is what had been charged to phases at the beginning, so that nothing counts twice.
@@ -122,6 +135,9 @@ class Guard:
             began = recorder.since = clock()
             try:
                 return original(*args, **kwargs)
+            except BaseException as error:
+                unseen(error, frames)
+                raise
             finally:
                 recorder.doing = was
                 try:
@@ -129,10 +145,18 @@ class Guard:
                 except Exception as error:
                     switch.fail(error)
 
-        return disguise(replacement, original, None)
+        return self._disguised(replacement, original, None)
 
 
-def disguise(replacement: Any, original: Any, filename: str | None) -> Any:
+def unseen(error: BaseException, frames: int) -> None:
+    """Leaves our own frames out of a traceback that the script's user may see."""
+    traceback = error.__traceback__
+    for _ in range(frames):
+        traceback = traceback.tb_next if traceback is not None else None
+    error.__traceback__ = traceback
+
+
+def disguise(replacement: Any, original: Any, filename: str | None) -> None:
     """Gives ``replacement`` the name, docs and signature of ``original``; frames show ``filename``."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         if hasattr(original, name):
@@ -140,7 +164,6 @@ def disguise(replacement: Any, original: Any, filename: str | None) -> Any:
     replacement.__wrapped__ = getattr(original, "__wrapped__", original)
     code: CodeType = replacement.__code__
     replacement.__code__ = code.replace(co_name=original.__name__, co_filename=filename or code.co_filename)
-    return replacement
 
 
 def _raised_by_signal_handler(traceback: TracebackType | None) -> bool:

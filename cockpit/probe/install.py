@@ -41,7 +41,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         loader, iterator = module.DataLoader, module._BaseDataLoaderIter
         opener = probe.changes.opener(loader.__iter__)
         init = guard.around("places", loader.__init__, hooks.entering_init, hooks.left_init)
-        opened = guard.around("loaders", opener, hooks.entering_iter, hooks.left_iter)
+        opened = guard.around("loaders", opener, hooks.entering_iter, hooks.left_iter, frames=2)
         fetched = guard.around("loaders", iterator.__next__, hooks.entering_next, hooks.left_next)
         loader.__init__, loader.__iter__, iterator.__next__ = init, opened, fetched
 
@@ -65,7 +65,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "samples": samples, "backward": backward, "optimizer": optimizers,
-        "forward": forward, "compile": lambda: _unseen_by_dynamo(torch),
+        "forward": forward, "compile": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def install(torch: Any) -> Probe | None:
     return probe
 
 
-def _unseen_by_dynamo(torch: Any) -> None:
+def _unseen_by_dynamo(torch: Any, codes: list[CodeType]) -> None:
     """Tells Dynamo's frame evaluation to leave our own frames alone, without importing Dynamo.
 
     Else, after a graph break, it would compile the probe's functions as if they were the script's.
@@ -89,10 +89,9 @@ def _unseen_by_dynamo(torch: Any) -> None:
     frames = torch._C._dynamo.eval_frame
     strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
     package = __name__.rsplit(".", 2)[0] + "."
-    for name, module in list(sys.modules.items()):
-        if name.startswith(package) and isinstance(module, ModuleType):
-            for code in _codes(module):
-                frames.set_code_exec_strategy(code, strategy)
+    ours = [m for name, m in list(sys.modules.items()) if name.startswith(package) and isinstance(m, ModuleType)]
+    for code in [*codes, *(code for module in ours for code in _codes(module))]:
+        frames.set_code_exec_strategy(code, strategy)
 
 
 def _codes(module: ModuleType) -> list[CodeType]:

@@ -59,7 +59,7 @@ class Probe:
         self.blocks = Blocks()
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
-        self.child = multiprocessing.parent_process() is not None
+        self.child = _is_child()
         self._said_off = 0
         self._said_trains = False
 
@@ -211,6 +211,12 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
+
+
+def _is_child() -> bool:
+    """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
+    inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
+    return bool(inheriting) or multiprocessing.parent_process() is not None
 
 
 def told(folder: str) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
         previous = slot.previous
         return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
 
-    timed = guard.timed("forward", run, phases.FORWARD, recorder, after_forward)
+    timed = guard.timed("forward", run, phases.FORWARD, recorder, after_forward, frames=2)
 
     class Slot:
         """Holds its module weakly; pickles and deep-copies as None, so that no copy ever calls another's weights."""

@@ -9,6 +9,8 @@ import functools
 from collections import deque
 from typing import Any, Callable
 
+from .guard import unseen
+
 SIZES = "_cockpit_sizes"
 """Attribute of an iterator: lengths of the index batches handed to it and not yet delivered, in order."""
 
@@ -18,7 +20,11 @@ def counting(original: Any, is_compiling: Callable[[], bool]) -> Callable[[Any],
 
     @functools.wraps(original)
     def _next_index(self: Any) -> Any:
-        index = original(self)
+        try:
+            index = original(self)
+        except BaseException as error:
+            unseen(error, 1)
+            raise
         if not is_compiling():
             sizes = self.__dict__.get(SIZES)
             if sizes is None:

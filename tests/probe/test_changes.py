@@ -239,11 +239,11 @@ def test_now_works_where_only_the_iterator_is_left_of_the_loader(it):
 class Picky(Dataset):
     """Fails in every process but the one that made it."""
 
-    def __init__(self) -> None:
-        self.home = os.getpid()
+    def __init__(self, count: int = 32) -> None:
+        self.home, self.count = os.getpid(), count
 
     def __len__(self) -> int:
-        return 32
+        return self.count
 
     def __getitem__(self, index: int) -> torch.Tensor:
         if os.getpid() != self.home:
@@ -264,6 +264,17 @@ def test_what_fails_in_the_workers_is_rolled_back_with_the_reason_and_training_g
     assert "cannot be opened twice" in last(it, "c1")["reason"]
     assert knob(it, "num_workers")["in_force"] == 0
     assert "cannot be opened twice" in knob(it, "num_workers")["reason"]
+
+
+def test_after_a_roll_back_steps_run_under_what_they_ran_under_before(it):
+    model, optimizer = made(it)
+    loader = DataLoader(Picky(320), batch_size=4)
+    for name, now in (("c1", False), ("c2", True)):
+        epoch(it, loader, model, optimizer, {40: lambda name=name, now=now: it.ask(name, now=now, num_workers=2)})
+    epoch(it, loader, model, optimizer)
+    assert [states(it, name)[-1] for name in ("c1", "c2")] == ["rolled_back"] * 2
+    blocks = it.of("block")
+    assert len(blocks) >= 4 and {b["change"] for b in blocks} == {None}
 
 
 def test_blocks_never_span_a_change(it):

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -159,7 +160,45 @@ def test_a_torch_that_lacks_another_part(tmp_path, monkeypatch, part, off):
     assert "AttributeError" in probe.guard.reasons[off]
 
 
-WATCHING = "asks changes hooks install link place probe pulse recorder reports roles roots samples streams training"
+def test_tracebacks_show_only_the_scripts_and_torchs_frames(it):
+    class Bad(nn.Module):
+        def forward(self, x):
+            raise ArithmeticError("theirs")
+
+    class Rotten:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            raise LookupError("theirs")
+
+    def shown(work):
+        try:
+            work()
+        except BaseException as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            return [frame.filename for frame in frames]
+
+    model = Slow(it)
+    optimizer = SlowSGD(it, model.parameters(), lr=0.1)
+    for batch in DataLoader(Stream(it, 8), batch_size=4):
+        train_step(model, optimizer, batch)
+    model.forward = Bad().forward
+    failing = [
+        lambda: next(iter(DataLoader(Rotten()))),
+        lambda: DataLoader([1], batch_size=0),
+        lambda: Bad()(1),
+        lambda: model(torch.ones(1, 2)),
+        lambda: torch.ones(2).backward(),
+        lambda: iter(DataLoader([1], batch_sampler=object())),
+    ]
+    for work in failing:
+        names = shown(work)
+        assert len(names) > 1
+        assert [n for n in names if "cockpit" in n and not n.endswith("test_guard.py")] == []
+
+
+WATCHING = "asks changes hooks install link place probe pulse recorder reports roles roots streams training"
 
 
 def test_broad_excepts_stand_in_the_guard_alone():
