@@ -28,8 +28,7 @@ class Changes:
         self._make_control = make_control
         self.news = False
         self._plans: dict[int, tuple[Any, Group | None]] = {}
-        self._former: dict[str, str | None] = {}
-        """For each change that has landed: the one that steps ran under before it."""
+        self._former: dict[str, str | None] = {}  # by change that has landed: what steps ran under before it
 
     # ---- the boundary ----
 

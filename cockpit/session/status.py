@@ -109,8 +109,9 @@ def live_rate(state: State) -> float | None:
 
 
 def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
-    latest = state.latest
-    trains = loader in training_loaders(state)
+    # the probe looks at one queue at a time: with workers behind several loaders, nobody can say whose it was
+    with_workers = [each for each in training_loaders(state) if each.workers or each.capacity]
+    latest = state.latest if with_workers == [loader] else None
     return {
         "id": loader.id,
         "role": loader.role,
@@ -122,9 +123,9 @@ def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
         "knobs": {report.name: report.in_force for report in loader.knobs},
         "reasons": {report.name: report.reason for report in loader.knobs if report.reason},
         "workers_alive": len(loader.workers),
-        "queue": list(latest.queue) if latest and latest.queue and trains else None,
+        "queue": list(latest.queue) if latest and latest.queue else None,
         "epoch_start_ms": loader.epoch_start_ms,
-        "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest and trains else None),
+        "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest else None),
     }
 
 

@@ -70,6 +70,16 @@ def moved(state: State, event: ChangeMoved) -> State:
 
 def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
     before, in_force = event.before or {}, event.in_force or {}
+    entry = replace(
+        entry,
+        landed_s=event.at_s,
+        at_step=event.step,
+        change={name: (before.get(name), value) for name, value in in_force.items()},
+    )
+    if _is_apart(state, entry):
+        reason = entry.reason or f"{entry.loader} does not train: there is no throughput to compare"
+        state = _mark_reverted(state, entry)
+        return _with_entry(state, replace(entry, state="kept", verdict=NOT_COMPARABLE, reason=reason))
     discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
     segment = Segment(
         change=event.id,
@@ -79,13 +89,8 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         discard_total=discard,
         landed_s=event.at_s,
     )
-    entry = replace(
-        entry,
-        landed_s=event.at_s,
-        at_step=event.step,
-        change={name: (before.get(name), value) for name, value in in_force.items()},
-        settle_steps=discard + POLICY.windows_kept * length_for(max(event.capacity, state.current.capacity)).steps,
-    )
+    least = length_for(max(event.capacity, state.current.capacity)).steps
+    entry = replace(entry, settle_steps=discard + POLICY.windows_kept * least)
     # a segment in which nothing was measured yet (two changes at one boundary) is nobody's before
     previous = state.current
     if not previous.blocks and state.previous is not None:
@@ -95,6 +100,11 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
             entry = replace(entry, reason=f"measured together with {words_of(other)}")
     state = _mark_superseded(_mark_reverted(state, entry))
     return replace(_with_entry(state, entry), previous=previous, current=segment)
+
+
+def _is_apart(state: State, entry: Entry) -> bool:
+    """A change of a loader that does not train: the steps go on as they were, and so does their measuring."""
+    return any(loader.id == entry.loader and loader.role == "other" for loader in state.loaders)
 
 
 def _mark_superseded(state: State) -> State:
@@ -119,6 +129,9 @@ def _mark_reverted(state: State, entry: Entry) -> State:
 def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
     """The former setup runs again: its own segment goes on, after throwing away what was in flight."""
     state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE))
+    if state.previous is not None and state.current.follows == event.id and not state.current.blocks:
+        # both landed at one boundary and both come back: what the later one replaced was never measured
+        return replace(state, current=replace(state.current, follows=state.previous.change))
     if state.current.change != event.id or state.previous is None:
         return state
     discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)

@@ -6,7 +6,7 @@ import pytest
 from support.events import NOISY, Story, beginning, loader
 
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
-from cockpit.model.events import BaselineSet, TrainingEnded
+from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
 from cockpit.session.fold import fold_all
 from cockpit.session.state import Entry, State
 from cockpit.session.trials import entry_of
@@ -142,6 +142,35 @@ def test_a_rollback_to_a_setup_that_was_never_measured_starts_afresh() -> None:
     state = fold_all(story.blocks([200.0] * 4), state)
     assert len(state.current.blocks) == 3
     assert entry(state, "c1").verdict == FASTER
+
+
+def test_two_changes_of_one_boundary_that_both_come_back_go_on_with_the_former_segment() -> None:
+    story, state = warm()
+    former = state.current
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
+    state = fold_all(
+        [story.moved("c1", "rolled_back", reason="no"), story.moved("c2", "rolled_back", reason="no")], state
+    )
+    assert state.current.change is None and state.current.blocks == former.blocks
+
+
+def test_a_change_of_a_loader_that_does_not_train_leaves_the_measuring_alone() -> None:
+    story, state = warm()
+    state = fold_all([LoadersSeen(story.at_s, (loader(), loader("train.py:52", "other")))], state)
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    asked = story.asked("c2", {"num_workers": 1}, loader="train.py:52")
+    landed = ChangeMoved(
+        story.at_s, "c2", "settling", story.step, 9.0, before={"num_workers": 0}, in_force={"num_workers": 1}
+    )
+    state = fold_all([asked, landed, *story.blocks([200.0] * 4)], state)
+    found = entry(state, "c2")
+    assert (found.state, found.verdict, found.change) == ("kept", NOT_COMPARABLE, {"num_workers": (0, 1)})
+    assert "train.py:52 does not train" in (found.reason or "")
+    assert state.current.change == "c1" and (entry(state, "c1").state, entry(state, "c1").verdict) == ("kept", FASTER)
+    back = story.asked("c3", {"num_workers": 0}, loader="train.py:52", origin="undo")
+    state = fold_all([back, ChangeMoved(story.at_s, "c3", "settling", in_force={"num_workers": 0})], state)
+    assert (entry(state, "c2").state, entry(state, "c1").state, state.current.change) == ("reverted", "kept", "c1")
 
 
 def test_an_undo_reverts_the_change_that_it_takes_back() -> None:
