@@ -72,6 +72,7 @@ class Harness:
             self.groups[loader] = self._group(control, self.boundary[epoch], loader)
         iterator = control.open(self._iter, self.groups.get(loader))
         self._collect(control, iterator)
+        self.newest = weakref.ref(iterator)
         self.of_iterator[iterator] = (weakref.ref(loader), control, epoch, [0])
         return iterator
 

@@ -309,6 +309,27 @@ def test_what_is_in_force_already_is_not_built_again() -> None:
     assert [swap.capacity for swap in harness.swaps] == [2, 4, 4] and len(harness.pids) == 3
 
 
+def test_another_thread_reads_ahead() -> None:
+    """Where a script iterates in a thread of its own, swaps happen there, and so does what fails."""
+    loader, served, killed = squares(), [], []
+
+    def read() -> None:
+        for at, batch in enumerate(loader):
+            served.extend(rows([batch]))
+            if at == 4:
+                (victim, _) = harness.control(loader).workers(harness.newest())
+                os.kill(victim, 9)
+                killed.append(victim)
+
+    with Harness({}, {(0, 2): TWO, (1, 3): {"num_workers": 1}}) as harness:
+        reader = threading.Thread(target=read)
+        reader.start()
+        reader.join(timeout=60)
+        assert served == ALL and str(killed[0]) in harness.notices[0].reason
+        assert rows(loader) == ALL
+    gc.collect()
+
+
 def test_no_swap_for_the_last_few_batches() -> None:
     """All indices are with the old workers already: new ones would be started for nothing."""
     loader = squares(num_workers=1, prefetch_factor=3)
