@@ -18,7 +18,8 @@ __all__ = ["BADGES", "Activity", "Badge", "activity_of", "words_of"]
 
 @dataclass(frozen=True)
 class Activity:
-    """``word``: warming, compiling, measuring, steady, switching, saving, stalled (or the phase where not running).
+    """``word``: warming, compiling, measuring, steady, switching, saving, stalled (or the phase where not running),
+    and for the badge alone, a few seconds long: rolled_back.
 
     ``since_s``: seconds in it, None where unknown. ``done``/``total``: steps, where it has a length.
     ``detail``: where it hangs, or what is switched.
@@ -60,8 +61,8 @@ BADGES = {
 ROLLED_BACK_SHOWN_S = 10.0
 
 
-def activity_of(state: State, now_s: float) -> Activity:
-    """What the run is doing at ``now_s``."""
+def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activity:
+    """What the run is doing at ``now_s``; ``for_badge``: or that a change has just come back."""
     if state.phase != "running":
         since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
@@ -72,7 +73,7 @@ def activity_of(state: State, now_s: float) -> Activity:
     if stalled:
         return stalled
     last = state.ledger[-1] if state.ledger else None
-    if last and last.state == "rolled_back" and now_s - last.state_s < ROLLED_BACK_SHOWN_S:
+    if for_badge and last and last.state == "rolled_back" and now_s - last.state_s < ROLLED_BACK_SHOWN_S:
         return Activity("rolled_back", now_s - last.state_s, detail=last.reason)
     # a newer change that only waits, or was refused, does not end the settling of the one in force
     ours = entry_of(state, state.current.change) if state.current.change else None

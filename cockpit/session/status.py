@@ -34,7 +34,7 @@ def rounded(value: Any) -> Any:
 
 
 def _status(state: State, now_s: float) -> dict[str, Any]:
-    activity = activity_of(state, now_s)
+    activity = activity_of(state, now_s, for_badge=False)
     phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
     baseline = state.baseline
     return {

@@ -65,6 +65,10 @@ def moved(state: State, event: ChangeMoved) -> State:
         return _rolled_back(state, after, event)
     if event.state in ("refused", "rolled_back"):
         after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step)
+    if event.state == "rolled_back" and not _is_apart(state, entry):
+        # the steps that it took to come back are nobody's measure
+        current = state.current
+        state = replace(state, current=replace(current, discard_steps=max(current.discard_steps, _discard(event))))
     return _with_entry(state, after)
 
 
@@ -80,7 +84,7 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         reason = entry.reason or f"{entry.loader} does not train: there is no throughput to compare"
         state = _mark_reverted(state, entry)
         return _with_entry(state, replace(entry, state="kept", verdict=NOT_COMPARABLE, reason=reason))
-    discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
+    discard = _discard(event)
     segment = Segment(
         change=event.id,
         follows=state.current.change,
@@ -100,6 +104,11 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
             entry = replace(entry, reason=f"measured together with {words_of(other)}")
     state = _mark_superseded(_mark_reverted(state, entry))
     return replace(_with_entry(state, entry), previous=previous, current=segment)
+
+
+def _discard(event: ChangeMoved) -> int:
+    """Steps to throw away: what the old workers had made, and as many as the new ones may have made in the pause."""
+    return event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
 
 
 def _is_apart(state: State, entry: Entry) -> bool:
@@ -134,7 +143,7 @@ def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
         return replace(state, current=replace(state.current, follows=state.previous.change))
     if state.current.change != event.id or state.previous is None:
         return state
-    discard = event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
+    discard = _discard(event)
     follows = state.current.follows
     if state.previous.change != follows:
         # what runs again was never measured itself, so there is no segment of it to go on with

@@ -191,7 +191,11 @@ def test_a_change_that_never_landed_leaves_the_measuring_alone(word: str) -> Non
     )
     assert (entry(state).state, entry(state).reason) == (word, "no accelerator")
     assert entry(state).verdict == NOT_COMPARABLE and entry(state).after_samples_per_s is None
-    assert (state.current, state.previous) == (before.current, before.previous)
+    assert (state.current.blocks, state.previous) == (before.current.blocks, before.previous)
+    slow = fold_all(story.blocks([10.0], steps=10), state)
+    assert (slow.current.blocks == before.current.blocks) == (word == "rolled_back"), "coming back costs a few steps"
+    state = fold_all(story.blocks([100.0]), slow)
+    assert state.current.blocks[-1].change is None and state.current.discard_steps == 0
 
 
 @pytest.mark.parametrize("word", ["settling", "applying", "refused", "dropped"])
