@@ -66,6 +66,7 @@ async def drawn(shot: Shot) -> list[list[Segment]]:
     state, now_s = shot.scene()
     link = FakeLink(state)
     app = Cockpit(link.connect, Path("/nonexistent"), shot.terminal, clock=lambda: now_s)
+    app.look = "dark"  # whatever the terminal is that this runs in
     async with app.run_test(size=shot.size) as pilot:
         while app.feed.state is None:
             await pilot.pause(0.02)

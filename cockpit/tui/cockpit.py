@@ -27,7 +27,7 @@ from .feed import Feed, Line
 from .frame import frame
 from .glyphs import SETS
 from .log import Tail
-from .palette import THEMES
+from .palette import CHOICES
 from .terminal import Terminal
 from .view import SPANS_S, View
 
@@ -69,7 +69,8 @@ class Cockpit(App[str], inherit_bindings=False):
         self.clock = clock
         self.feed = Feed(connect, clock, revive, on_first=self.paint)
         self.doing = Doing(self)
-        self.readonly, self.mono, self.look = readonly, terminal.mono, "dark"
+        self.readonly, self.mono = readonly, terminal.mono
+        self.look = "sixteen" if self.console.color_system == "standard" else "dark"
         self.glyphs, self.span, self.cursor = SETS[terminal.glyphs], SPANS_S[0], 0
         self._tail = Tail(data_dir / "output.log")
         self._canvas = Canvas()
@@ -205,8 +206,10 @@ class Cockpit(App[str], inherit_bindings=False):
 
     def action_key_theme(self) -> None:
         """Dark, light."""
-        names = list(THEMES)
-        self.look = names[(names.index(self.look) + 1) % len(names)]
+        if self.look not in CHOICES:
+            self.toast("this terminal has sixteen colours, and one look for them")
+            return
+        self.look = CHOICES[(CHOICES.index(self.look) + 1) % len(CHOICES)]
         self.screen.set_class(self.look == "light", "light")
         self.paint()
 

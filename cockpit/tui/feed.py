@@ -7,7 +7,9 @@ screen shows that.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from cockpit.model.errors import CockpitError, LinkLost
@@ -40,6 +42,7 @@ class Feed:
     ) -> None:
         self._connect, self._clock, self._revive, self._on_first = connect, clock, revive, on_first
         self._line: Line | None = None
+        self._reviving: threading.Thread | None = None
         self.state: State | None = None
         self.lost_s: float | None = None
 
@@ -61,7 +64,7 @@ class Feed:
                 await self._leave()
                 tries += 1
                 if self._revive is not None and tries % REVIVE_EVERY == 1 and not self.over:
-                    await self._revived(self._revive)
+                    self._start_reviving(self._revive)
                 await asyncio.sleep(RETRY_S)
         finally:
             await self._leave()
@@ -75,11 +78,17 @@ class Feed:
         if self.lost_s is None and not self.over:
             self.lost_s = self._clock()
 
-    async def _revived(self, revive: Callable[[], None]) -> None:
-        try:
-            await asyncio.to_thread(revive)
-        except (CockpitError, OSError):
-            return  # shown as lost; tried again
+    def _start_reviving(self, revive: Callable[[], None]) -> None:
+        """In a thread that nobody waits for: leaving the screen must not wait for an engine."""
+
+        def work() -> None:
+            # what goes wrong is shown as lost, and tried again
+            with suppress(CockpitError, OSError):
+                revive()
+
+        if self._reviving is None or not self._reviving.is_alive():
+            self._reviving = threading.Thread(target=work, name="cockpit-revive", daemon=True)
+            self._reviving.start()
 
     async def _leave(self) -> None:
         line, self._line = self._line, None

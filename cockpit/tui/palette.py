@@ -68,6 +68,26 @@ LIGHT: Mapping[str, str] = {
     "ink": "#0b0e11",
 }
 
-THEMES: Mapping[str, Mapping[str, str]] = {"dark": DARK, "light": LIGHT}
+SIXTEEN: Mapping[str, str] = {
+    **dict.fromkeys(DARK, "white"),
+    **dict.fromkeys(("ground", "bar", "panel", "ink"), "black"),
+    **dict.fromkeys(("line", "old"), "bright_black"),
+    **dict.fromkeys(("forward", "model", "better", "key"), "bright_cyan"),
+    **dict.fromkeys(("model2", "model3"), "cyan"),
+    **dict.fromkeys(("cpu", "worse"), "bright_yellow"),
+    **dict.fromkeys(("cpu2", "cpu3"), "yellow"),
+    **dict.fromkeys(("rate", "rate2", "rate3"), "green"),
+    "cursor": "blue",
+    "text": "bright_white",
+    "wait": "red",
+    "start": "bright_red",
+    "backward": "bright_blue",
+    "optimizer": "bright_magenta",
+    "alarm": "bright_red",
+}
+"""For terminals with sixteen colours: the nearest ones of the others would hide grey words on grey rows."""
+
+THEMES: Mapping[str, Mapping[str, str]] = {"dark": DARK, "light": LIGHT, "sixteen": SIXTEEN}
+CHOICES = ("dark", "light")
 ATTRIBUTES = frozenset(("bold", "reverse"))
 FAINT_WHEN_MONO = frozenset(("dim", "faint", "line", "other"))

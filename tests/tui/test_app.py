@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,6 +63,7 @@ async def seated(
     state, now_s = scene()
     link = FakeLink(state)
     app = Cockpit(link.connect, data, terminal or Terminal(), clock=lambda: now_s, **more)
+    app.look = "dark"  # whatever the terminal is that the tests run in
     async with app.run_test(size=size) as pilot:
         seat = Seat(app, pilot, link)
         await seat.until(lambda: "STARTING" not in seat.rows[0], "the first state")
@@ -234,6 +237,28 @@ def test_a_lost_engine_is_shown_and_found_again() -> None:
             assert seat.link.connects >= 2
 
     run(it)
+
+
+def test_a_lost_engine_is_started_again_and_leaving_does_not_wait_for_it() -> None:
+    async def it() -> None:
+        state, now_s = scenes.steady()
+        link, tried = FakeLink(state), threading.Event()
+
+        def revive() -> None:
+            tried.set()
+            time.sleep(8)
+
+        app = Cockpit(link.connect, Path("/nonexistent"), Terminal(), clock=lambda: now_s, revive=revive)
+        async with app.run_test(size=(80, 24)) as pilot:
+            seat = Seat(app, pilot, link)
+            await seat.until(lambda: app.feed.state is not None)
+            link.lose()
+            await seat.until(tried.is_set, "an attempt to start the engine")
+            await pilot.press("q", "d")
+
+    began = time.monotonic()
+    run(it)
+    assert time.monotonic() - began < 7, "it waited for the engine"
 
 
 def test_readonly_asks_nothing() -> None:

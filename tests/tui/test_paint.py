@@ -15,7 +15,9 @@ from rich.console import Console
 from textual.strip import Strip
 from tui import scenes
 
+from cockpit.tui.dialogs import help_rows, leave_rows
 from cockpit.tui.frame import frame
+from cockpit.tui.glyphs import BRAILLE
 from cockpit.tui.paint import strip_of, style_of
 from cockpit.tui.palette import THEMES
 from cockpit.tui.view import View
@@ -63,6 +65,24 @@ def test_the_lean_writing_looks_like_textuals_own(system: str, theme: str, mono:
         assert looks(lean) == looks(plain)
         ours, theirs = ours + len(lean.encode()), theirs + len(plain.encode())
     assert ours < theirs * (0.95 if not mono else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("theme", "system"), [("dark", "truecolor"), ("dark", "256"), ("light", "256"), ("sixteen", "standard")]
+)
+def test_no_word_is_written_in_the_colour_of_its_ground(theme: str, system: str) -> None:
+    console = Console(color_system=system, force_terminal=True)  # type: ignore[arg-type]
+    state, now_s = scenes.steady()
+    for cursor in range(5):
+        for view in (View(state, now_s, cursor), View(state, now_s, cursor, link_lost_s=now_s, notice="words")):
+            for row in [*frame(view, 120, 40), *leave_rows(state, 80, BRAILLE), *help_rows(80, 30, 0, BRAILLE)]:
+                for text, style, _ in strip_of(row, 120, theme, False):
+                    assert style is not None
+                    color, ground = (
+                        each.downgrade(console._color_system).number or each.triplet  # type: ignore[union-attr, arg-type]
+                        for each in (style.color, style.bgcolor)
+                    )
+                    assert text.isspace() or color != ground, (text, style)
 
 
 def maker() -> ModuleType:
