@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cockpit.config.setup import Machine, differences
+from cockpit.engine.launch import interpreter
 from cockpit.engine.start import start_run
 from cockpit.model.errors import UsageError
 from cockpit.sensors.limits import usable_cpus
@@ -91,4 +94,15 @@ def _differences(plan: Plan) -> list[str]:
     limit = usable_cpus(os.getpid())
     # no device node: surely no NVIDIA GPU; with one, the training itself will tell which
     gpu = None if Path("/dev/nvidiactl").exists() else ""
-    return differences(plan.saved, Machine(limit.cpus if limit else None, gpu, None))
+    python = interpreter(os.environ) if plan.spec.is_script else plan.spec.words[0]
+    return differences(plan.saved, Machine(limit.cpus if limit else None, gpu, torch_beside(Path(python))))
+
+
+def torch_beside(python: Path) -> str | None:
+    """The torch that this interpreter of a virtual environment would import, read from its files; None: not known."""
+    for file in sorted(python.parent.parent.glob("lib/python3*/site-packages/torch/version.py")):
+        with suppress(OSError):
+            found = re.search(r"^__version__ = '([^']+)'", file.read_text(encoding="utf-8", errors="replace"), re.M)
+            if found:
+                return found[1]
+    return None

@@ -140,8 +140,9 @@ def differences(saved: SavedSetup, here: Machine) -> list[str]:
     Everything is still asked for: what the training cannot take is refused by the probe, with its reason.
     """
     there, notes = saved.machine, []
-    workers = saved.wishes.knobs.get("num_workers")
-    if here.cpus is not None and isinstance(workers, int) and workers > here.cpus:
+    everywhere = (saved.wishes.knobs, *saved.wishes.loaders.values())
+    workers = max((value for knobs in everywhere if isinstance(value := knobs.get("num_workers"), int)), default=0)
+    if here.cpus is not None and workers > here.cpus:
         notes.append(
             f"num_workers {workers} is applied, but this job has only {here.cpus:g} CPUs"
             + (f" (the setup was measured with {there.cpus:g})" if there.cpus is not None else "")
@@ -149,8 +150,8 @@ def differences(saved: SavedSetup, here: Machine) -> list[str]:
     elif here.cpus is not None and there.cpus is not None and here.cpus < there.cpus:
         notes.append(f"the setup was measured with {there.cpus:g} CPUs, this job has {here.cpus:g}")
     if there.gpu and here.gpu == "":
-        pinned = saved.wishes.knobs.get("pin_memory")
-        also = f"; pin_memory {show_value(pinned)} will be refused" if pinned is True else ""
+        pinned = any(knobs.get("pin_memory") is True for knobs in everywhere)
+        also = "; pin_memory on will be refused" if pinned else ""
         notes.append(f"the setup was measured on a {there.gpu}, and no GPU is seen here{also}")
     if there.torch and here.torch and there.torch != here.torch:
         notes.append(f"the setup was measured with torch {there.torch}, this is {here.torch}")

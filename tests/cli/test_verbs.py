@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +114,14 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
 
 def test_a_saved_setup_is_in_force_from_the_start(state_dir: Path) -> None:
     file = state_dir / "cockpit.toml"
-    file.write_text("schema = 1\n[setup]\nnum_workers = 64\nnum_worker = 2\n[machine]\ncpus = 128\n")
+    file.write_text('schema = 1\n[setup]\nnum_workers = 64\nnum_worker = 2\n[machine]\ncpus = 128\ntorch = "1.0"\n')
     options = ("--config", str(file), "--set", "pin_memory=off")
     done = run_under(trainer("--epochs", "2", "--steps", "20", "--speed", "4"), state_dir, options, env=PATH)
     assert done.status == 0 and done.report is not None
     assert done.report["knobs"]["num_workers"]["asked"] == 64
     talk = done.talk if isinstance(done.talk, str) else str(done.talk)
     assert "num_workers 64 is applied, but this job has only" in talk
+    assert f"measured with torch 1.0, this is {metadata.version('torch')}" in talk
     assert "unknown knob 'num_worker' was not applied; did you mean 'num_workers'" in talk
 
 
