@@ -14,7 +14,7 @@ from ..model.knobs import Value
 from .asks import Ask, Asks
 from .groups import Group, Refused, script_group
 from .recorder import Recorder, Setting
-from .streams import OTHER, TRAIN, UNKNOWN, LoaderRecord, Registry, Stream
+from .streams import OTHER, LoaderRecord, Registry, Stream
 from .swap import chain_of
 
 
@@ -49,14 +49,12 @@ class Changes:
         self._plans.pop(stream.thread, None)
         if fresh:
             self._meet(record, loader)
-        asks = self._asks.for_loader(record)
-        if record.start_set and record.role not in (TRAIN, UNKNOWN):
-            self._put_back(record)
-        if not asks and record.group is None and not record.wanted:
+        asks, wanted = self._asks.for_loader(record), record.wanted
+        if not asks and record.group is None and not wanted:
             return
         control = self._control(record, loader)
-        if record.group is None:
-            record.group = self._plan_all(record, control)
+        if record.group is None or wanted != record.planned_for:  # its role may have come out since
+            record.group, record.planned_for = self._plan_all(record, control), wanted
         landing, group = [], record.group
         for ask in asks:
             try:
@@ -86,17 +84,8 @@ class Changes:
         record.script = script_group(loader)
         if not record.iterators:
             record.start_set = self._asks.start_set
-            record.wanted = {**record.start_set, **self._asks.start_loaders.get(record.id, {})}
+            record.named_set = self._asks.start_loaders.get(record.id, {})
         record.batches_per_epoch = _safe_length(loader)
-        self.news = True
-
-    def _put_back(self, record: LoaderRecord) -> None:
-        """Set from the start, but it does not train: back to what the script, or a word for this loader, says."""
-        own = self._asks.start_loaders.get(record.id, {})
-        record.wanted = {k: v for k, v in record.wanted.items() if k not in record.start_set or k in own}
-        record.start_set = {}
-        if record.control is not None:
-            record.group = self._plan_all(record, record.control)
         self.news = True
 
     def _control(self, record: LoaderRecord, loader: Any) -> Any:
@@ -106,8 +95,9 @@ class Changes:
     def _plan_all(self, record: LoaderRecord, control: Any) -> Group:
         """Everything wanted of this place, on top of what the script says; workers first, the rest needs them."""
         group: Group = script_group(record.alive())
-        for name in sorted(record.wanted, key=lambda name: name != "num_workers"):
-            knobs: dict[str, Value] = {name: record.wanted[name]}
+        wanted = record.wanted
+        for name in sorted(wanted, key=lambda name: name != "num_workers"):
+            knobs: dict[str, Value] = {name: wanted[name]}
             try:
                 group = control.plan(knobs, base=group)
             except Refused as error:
@@ -182,13 +172,12 @@ class Changes:
     ) -> None:
         """``former``: at a boundary, the iterator that this one follows."""
         record = stream.record
-        record.last_landing = (list(landing), dict(record.wanted))
+        record.last_landing = (list(landing), dict(record.asked))
+        record.reasons.clear()
         for ask in landing:
             for name in ask.knobs:
                 ask.before.setdefault(name, getattr(before, name))
-                record.reasons.pop(name, None)
-            record.wanted.update(ask.knobs)
-            record.start_set = {k: v for k, v in record.start_set.items() if k not in ask.knobs}
+            record.asked.update(ask.knobs)
             ask.done_on.add(record.id)
             if ask.state == "queued":
                 self._former[ask.id] = self._recorder.setting.change
@@ -197,7 +186,7 @@ class Changes:
                 self._asks.forget(ask)
             elif former is not None:
                 ask.now, ask.due = False, None  # it lands on the others whenever they come to a boundary
-        record.group = group
+        record.group, record.planned_for = group, record.wanted
         stream.landing = stream.landing + landing
         if record.role != OTHER:
             self._recorder.setting = Setting(landing[-1].id, group.capacity, group.num_workers)
@@ -256,9 +245,10 @@ class Changes:
             record.group = notice.in_force
             if record.last_landing is None:
                 record.reasons.update(dict.fromkeys(record.wanted, notice.reason))
-                record.wanted = {}
+                record.start_set = record.named_set = record.planned_for = {}
                 continue
-            (asks, record.wanted), record.last_landing = record.last_landing, None
+            (asks, record.asked), record.last_landing = record.last_landing, None
+            record.planned_for = record.wanted
             for ask in asks:
                 ask.in_force = {name: getattr(notice.in_force, name) for name in ask.knobs}
                 record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))

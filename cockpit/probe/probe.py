@@ -76,15 +76,19 @@ class Probe:
         self._said_off = self.guard.failures
         self._said_trains = trains(self.registry.records.values()) or self.recorder.steps > 0
         hello = {
-            "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": self._number("RANK"),
-            "world": self._number("WORLD_SIZE"), "python": "%d.%d.%d" % sys.version_info[:3],
-            "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
+            "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(),
+            "rank": self._rank("get_rank", "RANK"), "world": self._rank("get_world_size", "WORLD_SIZE"),
+            "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
             "accelerator": self._accelerator(), "t_ns": self.clock(), "trains": self._said_trains,
             "off": dict(self.guard.reasons),
         }  # fmt: skip
         return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
 
-    def _number(self, name: str) -> int | None:
+    def _rank(self, ask: str, name: str) -> int | None:
+        """What torch.distributed says where the script has initialised it, else the launcher's word."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(getattr(distributed, ask)())
         text = self._environ.get(name, "")
         return int(text) if text.isdigit() else None
 

@@ -26,7 +26,6 @@ class Roots:
     def __init__(self, torch: Any, guard: Guard, recorder: Recorder, roles: Roles) -> None:
         self._module_class = torch.nn.Module
         self._script_class = torch.jit.ScriptModule
-        self._parallel_class = torch.nn.DataParallel
         self._grad_enabled = torch.is_grad_enabled
         self._recorder = recorder
         self._roles = roles

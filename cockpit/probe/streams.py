@@ -83,18 +83,21 @@ class LoaderRecord:
         self.steps_per_epoch: int | None = None
         self.batch_size: int | None = None
         self.read_ahead = False
-        self.samples_by_epoch: deque[int] = deque(maxlen=8)
+        self.samples_by_epoch: deque[int] = deque(maxlen=64)
         self.epoch_start_ms: float | None = None
         self.last_step = -1
         self.loader: weakref.ref[Any] | None = None
         self.control: Any = None
         self.stream: Stream | None = None
-        self.wanted: dict[str, Value] = {}
-        """Everything asked for so far, by knob; applied again to a DataLoader made anew at this place."""
         self.start_set: Mapping[str, Value] = {}
-        """The part of ``wanted`` that came from the start for any loader: dropped if it turns out not to train."""
+        """Set from the start for every loader that trains, or may turn out to."""
+        self.named_set: Mapping[str, Value] = {}
+        """Set from the start for this loader by name."""
+        self.asked: dict[str, Value] = {}
+        """Asked for since then. All three are applied again to a DataLoader made anew at this place."""
         self.group: Any = None
-        """The Group that ``wanted`` means for the present DataLoader; None: as the script has it, never managed."""
+        """The Group that ``planned_for``, once ``wanted``, means for the present DataLoader; None: never managed."""
+        self.planned_for: dict[str, Value] = {}
         self.reasons: dict[str, str] = {}
         self.refusals: Mapping[str, Any] = {}
         self.script: Any = None
@@ -102,7 +105,13 @@ class LoaderRecord:
         self.workers: tuple[int, ...] = ()
         self.capacity = 0
         self.last_landing: tuple[list[Any], dict[str, Value]] | None = None
-        """The asks that landed last, and what was wanted before them."""
+        """The asks that landed last, and what had been asked before them."""
+
+    @property
+    def wanted(self) -> dict[str, Value]:
+        """What this loader should have beside the script's own settings, by knob."""
+        start = self.start_set if self.role != OTHER else {}
+        return {**start, **self.named_set, **self.asked}
 
     def alive(self) -> Any:
         """The DataLoader, or None."""

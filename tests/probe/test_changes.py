@@ -177,6 +177,27 @@ def test_set_from_the_start_reaches_every_loader_until_it_shows_that_it_does_not
     assert list(it.roles().values()) == ["other", "train"]
 
 
+def test_a_pass_before_the_training_does_not_cost_the_loader_what_was_set_from_the_start(it):
+    it.probe.asks.start({"set": {"num_workers": 1}})
+    model, optimizer = made(it)
+    loader = loader_of(it)
+    for batch in loader:  # to measure a mean, say
+        batch.mean()
+    epoch(it, loader, model, optimizer)
+    assert list(it.roles().values()) == ["train"]
+    epoch(it, loader, model, optimizer)
+    assert knob(it, "num_workers")["in_force"] == 1
+
+
+def test_what_was_set_from_the_start_and_fails_gives_way_with_the_reason(it):
+    it.probe.asks.start({"set": {"num_workers": 1}})
+    model, optimizer = made(it)
+    loader = DataLoader(Picky(), batch_size=4)
+    assert [len(epoch(it, loader, model, optimizer)) for _ in range(2)] == [8, 8]
+    assert knob(it, "num_workers")["in_force"] == 0
+    assert "cannot be opened twice" in knob(it, "num_workers")["reason"]
+
+
 def in_force(it, number):
     return list(it.probe.registry.records.values())[number].workers
 
