@@ -7,7 +7,6 @@ on. Textual is imported inside, after the environment has been read.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from .feed import Line
 from .terminal import terminal_of, why_not
 
 DETACHED = "detached"
-RESTORED = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_screen(
@@ -66,13 +64,8 @@ def show(
     from .hangup import HangUp
 
     app = Cockpit(connect, data_dir, terminal, readonly=readonly, revive=revive)
-    before = {number: signal.getsignal(number) for number in RESTORED}
-    try:
-        with HangUp(app.leave_dead_terminal):
-            how = app.run(mouse=False)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with HangUp(app.leave_from_outside):
+        how = app.run(mouse=False)
     if app.return_code:
         raise CockpitError("the screen broke, the training goes on: cockpit attach shows it again")
     return how or DETACHED

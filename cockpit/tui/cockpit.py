@@ -7,13 +7,14 @@ and never wait for data; commands run beside, and their errors become one-senten
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -83,11 +84,7 @@ class Cockpit(App[str], inherit_bindings=False):
         yield self._canvas
 
     def on_mount(self) -> None:
-        """Signals, the line to the engine, and the clock of the picture."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            with suppress(ValueError, RuntimeError):  # tests run apps outside the main thread
-                loop.add_signal_handler(number, self.exit, "detached")
+        """The line to the engine, and the clock of the picture."""
         self.beside(self.feed.run())
         self.set_interval(TICK_S, self.tick)
         # after a suspension the terminal holds nothing of ours any more
@@ -100,15 +97,23 @@ class Cockpit(App[str], inherit_bindings=False):
             task.cancel()
 
     def beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` beside the picture; it is cancelled when the screen closes."""
+        """Run ``work`` beside the picture; it is cancelled when the screen closes, and its mistakes close the screen."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
 
-    def leave_dead_terminal(self) -> None:
-        """The terminal is gone; called from another thread."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.exit, "detached") if self._loop else None
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # a picture that silently stands still would be a wrong one
+            self.exit(return_code=1, message=Text("".join(traceback.format_exception(error))))
+
+    def leave_from_outside(self) -> None:
+        """A signal came, or the terminal is gone; called from any thread, also before the loop runs or after it."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.exit, "detached")
 
     # ---- the picture ----
     def view(self) -> View:

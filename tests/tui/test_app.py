@@ -261,6 +261,20 @@ def test_a_lost_engine_is_started_again_and_leaving_does_not_wait_for_it() -> No
     assert time.monotonic() - began < 7, "it waited for the engine"
 
 
+def test_a_mistake_beside_the_picture_closes_the_screen_and_is_told() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+
+            async def broken() -> State:
+                raise ZeroDivisionError("a mistake of ours")
+
+            seat.link.next_state = broken  # type: ignore[method-assign]
+            seat.link.show(seat.link.state)
+            await seat.until(lambda: seat.app.return_code == 1)
+
+    run(it)
+
+
 def test_readonly_asks_nothing() -> None:
     async def it() -> None:
         async with seated(readonly=True) as seat:

@@ -108,6 +108,21 @@ def test_a_signal_leaves_a_usable_terminal(pane: Pane, number: signal.Signals) -
     is_restored(pane)
 
 
+def test_a_signal_ends_it_even_while_the_terminal_takes_nothing(pane: Pane) -> None:
+    pane.until(b"leave")
+    for at in range(120):  # each size is a whole picture, and nobody reads them
+        pane.resize(200 + at % 2, 60)
+        time.sleep(0.03)
+    os.kill(pane.pid, signal.SIGTERM)
+    end = time.monotonic() + 15.0
+    while time.monotonic() < end and pane.status is None:
+        time.sleep(0.05)
+        pid, status = os.waitpid(pane.pid, os.WNOHANG)
+        pane.status = os.waitstatus_to_exitcode(status) if pid else None
+    assert pane.status in (0, 143), "it hangs with its terminal"
+    assert termios.tcgetattr(pane.terminal) == pane.before
+
+
 def test_q_d_leaves_a_usable_terminal(pane: Pane) -> None:
     pane.until(b"leave")
     os.write(pane.terminal, b"q")
