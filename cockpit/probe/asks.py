@@ -124,7 +124,7 @@ class Asks:
             return True
         when, n = ask.due
         reached = {
-            "epoch": record.epochs,
+            "epoch": record.epochs_begun(),
             "step": self._recorder.steps,
             "time": (self._recorder.clock() - self.began_ns) / 1e9,
         }

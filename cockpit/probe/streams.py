@@ -121,6 +121,14 @@ class LoaderRecord:
         """Whether no iterator of this loader lives any more."""
         return self.stream is None or self.stream.ended or self.stream.iterator() is None
 
+    def epochs_begun(self) -> int:
+        """Epochs so far as the entry of ``__iter__`` sees them.
+
+        A framework may hold the old iterator until it has the new one: then the epoch that is still open is over.
+        """
+        open_one = self.open_stream()
+        return self.epochs + (open_one is not None and open_one.trains and open_one.batches > 0)
+
     def open_stream(self) -> Stream | None:
         """The newest iterator's stream, or None where it has ended."""
         return self.stream if self.stream is not None and not self.stream.ended else None

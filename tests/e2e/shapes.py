@@ -145,6 +145,7 @@ SHAPES = (
     Shape("distributed_sampler.py", (train(),), change=REST_OF_GROUP, landed=(7, 12, 29)),
     Shape("shared_generator.py", (train(),)),
     Shape("fresh_loader.py", (train(),), change=ONE_BOUNDARY, landed=(12,), in_force=2),
+    Shape("framework.py", (train(),)),
     Shape("augment.py", (train(),), exact=False),
     Shape("compiled.py", (train("loader = DataLoader(", 100, 100, 100),), steps=39, landed=(7, 26)),
     Shape("checkpoints.py", (train(),)),
