@@ -97,7 +97,7 @@ class Cockpit(App[str], inherit_bindings=False):
             task.cancel()
 
     def beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` beside the picture; it is cancelled when the screen closes, and its mistakes close the screen."""
+        """Run ``work`` beside the picture; cancelled when the screen closes; its mistakes close the screen."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

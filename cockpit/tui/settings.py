@@ -6,7 +6,7 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 from __future__ import annotations
 
 from cockpit.model.knobs import BY_NAME
-from cockpit.session.knobs import KnobRow, queued, training_loaders
+from cockpit.session.knobs import KnobRow, queued, training_loaders, tuned_setup
 from cockpit.session.state import State
 
 from .clean import clean
@@ -97,7 +97,8 @@ def ended_words(state: State) -> str:
         return "the training is gone and left no exit status"
     if state.survivors:
         return f"still running, left alone: {clean(', '.join(state.survivors))}"
-    return f"the training ended with status {state.exit_status}; s saves its setup, q leaves"
+    save = "s saves its setup, " if tuned_setup(state) else ""
+    return f"the training ended with status {state.exit_status}; {save}q leaves"
 
 
 def _queue_runs(view: View, count: int) -> list[Run]:
