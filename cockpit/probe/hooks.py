@@ -17,7 +17,7 @@ from .place import where
 from .recorder import Recorder
 from .roles import Roles
 from .samples import SIZES, first_dimension
-from .streams import OTHER, TRAIN, UNKNOWN, Registry, Stream
+from .streams import OTHER, TRAIN, UNKNOWN, LoaderRecord, Registry, Stream
 
 WORTH_A_LOOK_NS = 500_000
 LOOKS = 8
@@ -74,9 +74,10 @@ class LoaderHooks:
         self.on_open()
         if not registry.known(loader):
             registry.constructed(loader, where(self._torch_folder, loader))
+        self.close_trailing()
         record, fresh = registry.record_of(loader)
         if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
-            recorder.end_step(now)  # next(iter(loader)) in each step: this is where the next batch is asked for
+            self._end_late_step(record, now)
         stream = Stream(record, now, thread)
         stream.base = recorder.mark(now)
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
@@ -108,6 +109,19 @@ class LoaderHooks:
         self._run("swap", self._changes.opened, stream, record.alive(), iterator, stream.planned)
         self._changes.news = self.facts_due = True
 
+    def _end_late_step(self, record: LoaderRecord, now: int) -> None:
+        """An update came after the last iterator was gone.
+
+        Where the script takes ``next(iter(loader))`` in each step, here is where the next batch is asked for; where
+        the iterator was used up, the step has ended with its update and a gap has followed.
+        """
+        recorder = self._recorder
+        if record.stream is not None and record.stream.used_up:
+            recorder.end_step(recorder.last_update_ns)
+            recorder.leave_steps()
+        else:
+            recorder.end_step(now)
+
     # ---- iterator.__next__ ----
 
     def entering_next(self, iterator: Any) -> tuple[Stream, int] | None:
@@ -126,18 +140,19 @@ class LoaderHooks:
         recorder.inside = True
         if stream.trains and recorder.updates:
             recorder.end_step(now)
-        if stream.batches and recorder.base is None:
-            stream.rebase(recorder.mark(now))
+        if recorder.base is None and stream.batches and (stream.batches > 1 or stream.consumed):
+            stream.rebase(recorder.mark(now))  # batches that nobody trained on: not part of the step to come
         stream.entered = now
         if recorder.attention and self._changes.concerns(stream):
+            recorder.doing, recorder.since = phases.LOADER_START, now
             self._run("swap", self._changes.at_next, stream, iterator)
         recorder.doing = phases.LOADER if stream.batches else phases.LOADER_START
+        recorder.since = now
         if self.look_due and stream.trains:
             self._looks += 1
             seen = self._run("swap", self._changes.look_at_queue, stream, iterator)
             self.queue, self._kind_seen = seen or (None, None)
             self.look_due = self._kind_seen is not None
-        recorder.since = now
         return stream, now
 
     def left_next(self, token: tuple[Stream, int], data: Any, error: BaseException | None) -> None:
@@ -173,7 +188,7 @@ class LoaderHooks:
         stream.start_ns += start
         if error is not None:
             if isinstance(error, StopIteration):
-                self.ended(stream, began, now)
+                self._used_up(stream, began, now)
             return
         if not stream.batches:
             stream.record.epoch_start_ms = stream.start_ns / 1e6
@@ -208,6 +223,20 @@ class LoaderHooks:
     def _iterator_died(self, stream: Stream, _: Any) -> None:
         """A weakref callback: the script let go of the iterator (``break``). Runs anywhere: only a few stores."""
         self.left(stream)
+
+    def _used_up(self, stream: Stream, began: int, now: int) -> None:
+        """StopIteration: the epoch is over, unless the script has read one batch ahead and will train on it yet."""
+        stream.used_up = True
+        if stream.trains and stream.batches - stream.consumed == 1 < stream.batches:
+            self._recorder.trailing = stream
+        else:
+            self.ended(stream, began, now)
+
+    def close_trailing(self) -> None:
+        """Something else begins: the batch that was read ahead has been trained on."""
+        stream, self._recorder.trailing = self._recorder.trailing, None
+        if stream is not None:
+            self.left(stream)
 
     def left(self, stream: Stream) -> None:
         """The script will not come back to this stream: its last step ended with the last update."""

@@ -55,6 +55,7 @@ class Probe:
         )
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.roots = Roots(torch, self.guard, self.recorder, self.roles)
+        self.roots.on_evaluation = self.hooks.close_trailing
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
         self.ticks = Ticks(self.recorder)
@@ -62,6 +63,7 @@ class Probe:
         self.child = _is_child()
         self._said_off = 0
         self._said_trains = False
+        self._unread = False
 
     def _control(self, loader: Any) -> LoaderControl:
         return LoaderControl(self.mechanism, loader)
@@ -78,9 +80,9 @@ class Probe:
         hello = {
             "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(),
             "rank": self._rank("get_rank", "RANK"), "world": self._rank("get_world_size", "WORLD_SIZE"),
-            "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
-            "accelerator": self._accelerator(), "t_ns": self.clock(), "trains": self._said_trains,
-            "off": dict(self.guard.reasons),
+            "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
+            "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
+            "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
         }  # fmt: skip
         return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
 
@@ -165,6 +167,9 @@ class Probe:
 
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""
+        if self._unread:  # a forked child that iterates a loader of its own
+            self._unread = False
+            self.guard.run("changes", self.asks.start, told(self._environ[ENV_RUN]))
         if not self.pulse.running and not self.child:
             while self.asks.said:
                 self.link.say(self.asks.said.popleft())
@@ -195,7 +200,7 @@ class Probe:
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.hooks.news.clear()
         self.asks.restart()
-        self.asks.start(told(self._environ[ENV_RUN]))
+        self._unread = True
 
     def at_exit(self) -> None:
         """Flush what is left without waiting."""

@@ -7,11 +7,15 @@ training takes, never touch torch, and say nothing on stdout or stderr.
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Callable
 
 PERIOD_S = 0.2
 JOIN_S = 0.5
+
+
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 
 
 class Pulse:
@@ -37,6 +41,8 @@ class Pulse:
     def _run(self, stop: threading.Event) -> None:
         # at once: a training that is killed soon after its first step has still been seen
         self._beat()
+        # signals are the script's: none is delivered to this thread, whatever the script blocks in its own
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         while not stop.wait(PERIOD_S):
             self._beat()
 

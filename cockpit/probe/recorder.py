@@ -94,6 +94,8 @@ class Recorder:
         self.told: tuple[Mark | None, tuple[int, ...]] = (self.rest, self.skipped)
         self.carry = 0
         """Loader work of the gap (shutting an iterator down) that the next first step has to pay for."""
+        self.trailing: Any = None
+        """A used-up stream whose last batch is still to be trained on (frameworks read one batch ahead)."""
         self.last_forward: Mark | None = None
         """Where the newest forward outside all steps began: where steps begin if it turns out that they do."""
         self.provisional: list[Mark] = []

@@ -54,4 +54,5 @@ class Roles:
         training = [s for s in found if s is strong or s.trains or s.interval == self.interval - 1]
         for stream in found:
             stream.interval = self.interval
+            stream.consumed += 1
         return training, read_ahead

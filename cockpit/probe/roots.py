@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 from . import recorder as phases
 from .guard import Guard
@@ -34,6 +34,7 @@ class Roots:
         self._depth = 0
         self._calls = 0
         self.searching = False
+        self.on_evaluation: Callable[[], None] = lambda: None
         self._finder = guard.around("forward", self._original, self._entering, self._left)
         self._slot_class = slot_class(guard, recorder, self.after_forward)
 
@@ -108,6 +109,8 @@ class Roots:
                 recorder.forward += own
             if self._roles.recent:
                 self._roles.evaluated(recorder.ident())
+            if recorder.trailing is not None and recorder.updates:
+                self.on_evaluation()
             return
         recorder.forward_seen = True
         if recorder.base is None:

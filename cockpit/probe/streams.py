@@ -23,6 +23,7 @@ class Stream:
         "__weakref__",
         "base",
         "batches",
+        "consumed",
         "control",
         "ended",
         "entered",
@@ -45,6 +46,7 @@ class Stream:
         "thread",
         "trains",
         "unsized",
+        "used_up",
     )  # fmt: skip
 
     def __init__(self, record: LoaderRecord, opened_ns: int, thread: int) -> None:
@@ -55,13 +57,13 @@ class Stream:
         self.trains = record.role == TRAIN
         self.opened_ns = self.entered = opened_ns
         self.base: Any = None
-        self.batches = self.samples = self.unsized = self.first_step = 0
+        self.batches = self.consumed = self.samples = self.unsized = self.first_step = 0
         self.start_ns = self.stalled_ns = 0
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
         self.pending_at = -1
         self.sizes: deque[int | None] = deque()
         self.interval = -1
-        self.evaluated = self.ended = self.planned = False
+        self.evaluated = self.ended = self.planned = self.used_up = False
         self.landing: list[Any] = []
 
     def rebase(self, base: Any) -> None:

@@ -40,6 +40,7 @@ class Training:
         if plain and len(recent) == 1 and recent[0].trains:
             roles.interval += 1
             recent[0].interval = roles.interval
+            recent[0].consumed += 1
             recent.clear()
         elif recent or not plain:
             self._settle(began)

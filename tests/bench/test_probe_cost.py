@@ -1,4 +1,4 @@
-"""What the probe costs: microseconds a step beside the bare training, and milliseconds at import. Printed, not gated."""
+"""What the probe costs: microseconds a step beside the bare training, milliseconds at import. Printed, not gated."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import time
 from fake_engine import FakeEngine, finish, launch, probe_env, script
 
 FAMILY = """
-    import os, sys, threading, time
+    import os, signal, sys, threading, time
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -35,6 +35,9 @@ FAMILY = """
     if __name__ == "__main__":
         say("main")
         train(0.6)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # blocked here, so it may go to no other thread
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1
         seen = {t.name for t in threading.enumerate()}
         say("thread" if "cockpit" in seen else "none")
         for kind in ("_exit", "exit", "exec"):

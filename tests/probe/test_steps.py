@@ -385,3 +385,52 @@ def test_one_tuple_a_step_is_kept_and_never_more_than_a_bound(it):
         train_step(model, optimizer, batch)
     assert it.recorder.steps == 5000
     assert len(it.recorder.done) == it.recorder.done.maxlen < 5000
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_framework_that_reads_one_batch_ahead_loses_no_step_and_counts_no_gap(it, evaluates):
+    model, optimizer = made(it)
+    loader, held_out = loader_of(it), loader_of(it, 8)
+
+    def ahead():
+        batches = iter(loader)
+        current = next(batches)
+        for following in batches:
+            yield current
+            current = following
+        yield current
+
+    for _ in range(3):
+        for batch in ahead():
+            train_step(model, optimizer, batch)
+        it.spend(500)
+        if evaluates:
+            with torch.no_grad():
+                for batch in held_out:
+                    model(batch)
+    epochs = it.of("epoch")
+    assert [(e["steps"], e["samples"]) for e in epochs] == [(6, 24)] * 3
+    ticks = it.of("tick")
+    assert sum(t["steps"] for t in ticks) == 18
+    walls = [b["wall_ns"] for b in it.of("block")]
+    assert all(wall < 700e6 for wall in walls)
+    assert sum(t["wall_ns"] for t in ticks) / 1e6 == pytest.approx(3 * 6 * 17, abs=0.1)
+
+
+def test_batches_skipped_before_the_first_step_are_not_in_it(it):
+    model, optimizer = made(it)
+    for index, batch in enumerate(loader_of(it, 40)):
+        if index >= 5:
+            train_step(model, optimizer, batch)
+    assert [(s["samples"], s["lived"]) for s in it.steps()] == [(4, 17.0)] * 5
+
+
+def test_under_data_parallel_only_the_wrapper_is_a_root(it):
+    inner = Slow(it)
+    model = nn.DataParallel(inner, device_ids=[])
+    optimizer = SlowSGD(it, model.parameters(), lr=0.1)
+    for batch in loader_of(it):
+        train_step(model, optimizer, batch)
+    assert model.__dict__["_compiled_call_impl"] is not None
+    assert inner.__dict__.get("_compiled_call_impl") is None
+    assert [s["forward"] for s in it.steps()] == [10.0] * 6
