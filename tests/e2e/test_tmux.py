@@ -137,11 +137,14 @@ def test_closing_the_terminal_itself(terminal: Screen, state_dir: Path) -> None:
     assert status(state_dir)["exit_status"] == 0
 
 
-def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [("dropout.py",), ("-W", "error", "augment.py"), ("compiled.py",)], ids=lambda words: words[-1]
+)
+def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir: Path, words: tuple[str, ...]) -> None:
     """With the screen open and its panels being used, the output equals a bare run's to the byte."""
-    command = TRAINERS / "dropout.py"
+    command = [sys.executable, *words[:-1], str(TRAINERS / words[-1])]
     env = {"EPOCHS": "3", "SAMPLES": "400", "PAUSE_S": "0.005"}
-    screen = terminal("run", "--name", "it", str(command), **env)
+    screen = terminal("run", "--name", "it", "--", *command, **env)
     screen.wait_for("num_workers")
     for keys in (
         ("Down",),
@@ -160,7 +163,7 @@ def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir:
     screen.wait_for("ENDED", 120)
     screen.keys("q")
     assert screen.status() == 0
-    bare = run_bare([sys.executable, str(command)], state_dir, env)
+    bare = run_bare(command, state_dir, env)
     assert (state_dir / "runs" / "it" / "output.log").read_bytes() == bare.output
 
 
