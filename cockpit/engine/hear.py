@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cockpit.model.events import ChangeAsked, Event, EventsDropped, LoaderInfo, LoadersSeen, ProbeConnected, ProbeLost
+from cockpit.model.events import (
+    ChangeAsked,
+    Event,
+    EventsDropped,
+    LoaderInfo,
+    LoadersSeen,
+    ProbeConnected,
+    ProbeLost,
+    Sampled,
+)
 from cockpit.session.knobs import queued
 from cockpit.session.state import State
 from cockpit.session.trials import entry_of
@@ -92,7 +101,15 @@ class Ears:
         gone = self.probes.pop(key, None)
         if gone is None or not gone.announced or any(probe.pid == gone.pid for probe in self.probes.values()):
             return []
-        return [ProbeLost(at_s, gone.pid), *self._lead_after(before, at_s)]
+        left = self._left_of(gone, at_s) if gone is before else []
+        return [*left, ProbeLost(at_s, gone.pid), *self._lead_after(before, at_s)]
+
+    def _left_of(self, gone: Probe, at_s: float) -> list[Event]:
+        """The last figures of a rank that led and is gone, where another leads from now on (a lone one: ``end``)."""
+        if not (gone.trains and self.probes and self.ticks.pending):
+            return []
+        span_s = self.ticks.span_s
+        return [Sampled(at_s, span_s, **self.ticks.take(at_s))]
 
     def tell(self, message: Message) -> None:
         """Say something to every process that may train."""

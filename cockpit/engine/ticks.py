@@ -16,7 +16,7 @@ SILENT_S = 30.0
 
 
 class Ticks:
-    """Ticks since the last ``take``, and what the newest one said the training was doing."""
+    """Ticks since the last ``take``, and what the newest one said the training was doing. ``span_s``: of how long."""
 
     def __init__(self) -> None:
         self._newest: dict[str, Any] | None = None
@@ -27,6 +27,7 @@ class Ticks:
     def _clear(self) -> None:
         self._count = 0
         self._steps = 0
+        self.span_s = 0.0
         self._sums: dict[str, int | None] = dict.fromkeys(_SUMS, 0)
 
     def add(self, tick: dict[str, Any], at_s: float) -> None:
@@ -37,6 +38,7 @@ class Ticks:
             if steps or value is not None:
                 self._sums[name] = None if value is None or total is None else total + int(value)
         self._count += 1
+        self.span_s += int(tick.get("span_ns") or 0) / 1e9
         self._ended = False
         self._steps += steps
         self._newest, self._newest_at_s = tick, at_s

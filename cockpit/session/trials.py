@@ -64,7 +64,9 @@ def moved(state: State, event: ChangeMoved) -> State:
     if event.state == "rolled_back" and entry.landed_s is not None:
         return _rolled_back(state, after, event)
     if event.state in ("refused", "rolled_back"):
-        after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step)
+        before = event.before or {}
+        change = {name: (before[name], value) for name, value in entry.asked.items() if name in before}
+        after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step, change=change or entry.change)
     if event.state == "rolled_back" and not _is_apart(state, entry):
         # the steps that it took to come back are nobody's measure
         current = state.current
@@ -200,7 +202,7 @@ def _why_never(state: State) -> str:
     """Why nothing that was still asked for came into force."""
     ended = "the training ended before it could be applied"
     if state.probe == "waiting":
-        return ended + ": no torch was seen in it"
+        return ended + ": nothing of it was seen (no torch, python -I or -E, or PYTHONPATH replaced)"
     if not state.loaders:
         return ended + ": no DataLoader was seen in it"
     if all(loader.role != "train" for loader in state.loaders):
