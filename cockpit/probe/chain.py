@@ -18,7 +18,7 @@ from .mechanism import Mechanism
 from .outcomes import Doubt, Notice, Swap, attempt, why
 from .seeds import Seeds
 from .sources import Recipe, Source
-from .workers import is_about
+from .workers import is_about, obituary
 
 
 class Chain:
@@ -213,6 +213,7 @@ class Chain:
             return False
         if self._recipe.iterable and self._handed_out:
             return False  # a stream cannot be asked again for what it has already given
+        reason = (obituary(source) if source.waiting else None) or why(error)
         lost: list[Any] = []
         for each in [*self.draining, self.live]:
             lost.extend(each.undelivered())
@@ -222,9 +223,9 @@ class Chain:
         self._feed.give_back(lost)
         self.draining, self.live = [], None
         if blamed and source.waiting:
-            self._fall_back(error)
+            self._fall_back(reason)
         elif blamed:
-            self._doubt = self._doubt or Doubt(self.group, why(error), type(error), list(self._ways_back))
+            self._doubt = self._doubt or Doubt(self.group, reason, type(error), list(self._ways_back))
             self.group = self._ways_back.pop(0)
         return True
 
@@ -240,9 +241,9 @@ class Chain:
         self._mechanism.abandon(self.live)
         self.live, self.group, self._ways_back, self._proven = None, doubt.failed, doubt.ways_back, True
 
-    def _fall_back(self, error: Exception) -> None:
+    def _fall_back(self, reason: str) -> None:
         failed, self.group = self.group, self._ways_back.pop(0)
-        self._tell(Notice(failed, self.group, why(error)))
+        self._tell(Notice(failed, self.group, reason))
 
     def _ways_back_from(self, group: Group, before: Group) -> list[Group]:
         ways = [before] if before != group else []
@@ -256,7 +257,7 @@ class Chain:
         except Exception as error:
             if self._is_scripts_own(error) or not self._ways_back:
                 raise
-            self._fall_back(error)
+            self._fall_back(why(error))
 
     def _build(self, group: Group) -> Any:
         reused, self._reused = self._reused, None

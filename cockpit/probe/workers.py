@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 import weakref
+from multiprocessing import connection
 from typing import Any
 
 from .groups import Group
 
 REAP_S = 0.5
 """How long a killed worker is waited for, so that no zombie stays."""
+DYING_S = 0.2
+"""How long a worker that has let go of its pipes may take until it is seen to be dead."""
 
 
 class UntouchedWorkers:
@@ -126,3 +130,23 @@ def is_about(error: BaseException, iterator: Any) -> bool:
         re.search(r"DataLoader worker \(pid(?:\(s\))? (\d+)\)", str(error)) if isinstance(error, RuntimeError) else None
     )
     return named is not None and int(named.group(1)) in [worker.pid for worker in getattr(iterator, "_workers", ())]
+
+
+LIKELY = {signal.SIGKILL: "likely out of memory", signal.SIGBUS: "likely out of shared memory (/dev/shm)"}
+
+
+def obituary(iterator: Any) -> str | None:
+    """What became of the worker that has died, or is dying just now, in words; None where none has."""
+    workers = {worker.sentinel: worker for worker in getattr(iterator, "_workers", ())}
+    for sentinel in connection.wait(list(workers), timeout=DYING_S) if workers else ():
+        worker: Any = workers[sentinel]
+        worker.join(timeout=REAP_S)
+        status = worker.exitcode
+        if status is None:
+            return "a worker (pid %d) has died" % worker.pid
+        if status >= 0:
+            return "a worker (pid %d) exited with status %d" % (worker.pid, status)
+        number = signal.Signals(-status)
+        hint = LIKELY.get(number)
+        return "a worker (pid %d) was killed by %s%s" % (worker.pid, number.name, ": " + hint if hint else "")
+    return None

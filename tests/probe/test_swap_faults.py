@@ -238,7 +238,7 @@ def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool
         assert next(iterator, None) is None
     assert sorted(served) == IN_ORDER[0] and (served == IN_ORDER[0] or not in_order)
     (notice,) = harness.notices
-    assert str(pid) in notice.reason  # exited unexpectedly, or killed by signal where SIGCHLD comes in our fetch
+    assert notice.reason == "a worker (pid %d) was killed by SIGKILL: likely out of memory" % pid
 
 
 class Blobs(scenes.Squares):
