@@ -85,8 +85,9 @@ def _mirrored(view: View, plan: Plan, laid: list[Column], marks: list[Mark], spa
     if told:  # words stand in the place of a chart that has nothing to show
         words = [f" {line}" for line in told] + [""] * (plan.up + plan.down)
         up, down = words[: plan.up], words[plan.up : plan.up + plan.down]
-    upper = _area_rows(view, up, "model", {0: ("MODEL", model_now)}, marks, down=False)
-    lower = _area_rows(view, down, "cpu", {plan.down - 1: ("CPU", cpu_now)}, marks, down=True)
+        marks = []
+    upper = _area_rows(view, up, "model", {0: ("MODEL", model_now)}, marks, False, "text" if told else "")
+    lower = _area_rows(view, down, "cpu", {plan.down - 1: ("CPU", cpu_now)}, marks, True, "text" if told else "")
     per = glyphs.columns
     seen = [
         any(column.model is not None or column.cpu is not None for column in laid[at : at + per])
@@ -110,9 +111,16 @@ def _newest(values: list[float | None]) -> float | None:
 
 
 def _area_rows(
-    view: View, lines: list[str], style: str, labels: dict[int, tuple[str, str]], marks: list[Mark], down: bool
+    view: View,
+    lines: list[str],
+    style: str,
+    labels: dict[int, tuple[str, str]],
+    marks: list[Mark],
+    down: bool,
+    words: str = "",
 ) -> list[Row]:
-    styles = shades(style, len(lines), DARK, down)
+    """Rows of a chart with what stands left of them. ``words``: the style of lines that are no chart but words."""
+    styles = [words] * len(lines) if words else shades(style, len(lines), DARK, down)
     return [
         row(
             *labelled(labels.get(at, ("", ""))[0], f"bold {style}", labels.get(at, ("", ""))[1], LABEL, ""),

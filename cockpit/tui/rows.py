@@ -131,16 +131,18 @@ def first_that_fits(width: int, *choices: Sequence[Run]) -> Row:
 
 
 def faded(found: Iterable[Row]) -> list[Row]:
-    """The same rows in grey, for figures that are no longer news. Backgrounds stay, colours of a fill do not."""
+    """The same rows in grey, for figures that are no longer news: words dim, drawings faint, fills without colour."""
     return [row(*((text, _faded(style)) for text, style in each)) for each in found]
 
 
 @lru_cache(maxsize=512)
 def _faded(style: str) -> str:
     ground = ground_of(style)
-    return f"faint {'on-old' if ground[3:] in FILLS else ground}".rstrip()
+    drawn = ground[3:] in FILLS or any(word.rstrip("23") in DRAWINGS for word in style.split())
+    return f"{'faint' if drawn else 'dim'} {'on-old' if ground[3:] in FILLS else ground}".rstrip()
 
 
+DRAWINGS = frozenset(("model", "cpu", "rate", "line", "faint"))
 FILLS = frozenset(("wait", "start", "forward", "backward", "optimizer", "other"))
 
 

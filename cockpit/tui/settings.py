@@ -103,10 +103,12 @@ def ended_words(state: State) -> str:
 
 def _queue_runs(view: View, count: int) -> list[Run]:
     state = view.known
+    landing = (f"{count} queued", "bold worse"), (f", {landing_words(state)}", "worse")
+    if any(entry.state == "applying" for entry in state.ledger):
+        return list(landing)
     together = " can't be told apart" if count > 1 else ""
     return [
-        (f"{count} queued", "bold worse"),
-        (f", {landing_words(state)}", "worse"),
+        *landing,
         ("  a", "bold key"),
         (" now ", "dim"),
         ("u", "bold key"),

@@ -137,7 +137,7 @@ def test_a_lost_engine_dims_every_figure_and_says_since_when() -> None:
     assert text[0].endswith("⌁ LOST engine 0:12")
     assert "the engine does not answer; the training is not affected" in text[21]
     figures = [style for row in rows[1:14] for _, style in row]
-    assert {style.split()[0] for style in figures} == {"faint"}
+    assert {style.split()[0] for style in figures} == {"faint", "dim"}
 
 
 def test_a_lost_probe_is_said_after_a_moment_and_not_at_once() -> None:

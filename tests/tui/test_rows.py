@@ -87,7 +87,7 @@ def test_faded_rows_keep_their_words_and_lose_their_colours() -> None:
     rows = [row(("4 ms", "bold better"), (" wait ", "bold ink on-wait"), (" x", "text on-bar"))]
     after = faded(rows)
     assert text_of(after) == text_of(rows)
-    assert [style for _, style in after[0]] == ["faint", "faint on-old", "faint on-bar"]
+    assert [style for _, style in after[0]] == ["dim", "faint on-old", "dim on-bar"]
 
 
 def test_spelling_keeps_the_width() -> None:
