@@ -146,6 +146,8 @@ SHAPES = (
     Shape("shared_generator.py", (train(),)),
     Shape("fresh_loader.py", (train(),), change=ONE_BOUNDARY, landed=(12,), in_force=2),
     Shape("framework.py", (train(),)),
+    Shape("not_in_workers.py", (train(),), landed=(None, None), in_force=0, refusal="opened by another process"),
+    Shape("not_picklable.py", (train(),), landed=(None, None), in_force=0, refusal="ickle"),
     Shape("augment.py", (train(),), exact=False),
     Shape("compiled.py", (train("loader = DataLoader(", 100, 100, 100),), steps=39, landed=(7, 26)),
     Shape("checkpoints.py", (train(),)),
