@@ -6,6 +6,7 @@ private name turns all loader knobs off, with the name as the reason, before any
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from types import CodeType
@@ -61,6 +62,7 @@ class Mechanism:
         self.off = missing(data)
         if self.off is not None:
             return
+        self._data = data
         self.loader_class = data.DataLoader
         self.base_class = data._BaseDataLoaderIter
         self.torch_multi = data._MultiProcessingDataLoaderIter
@@ -90,7 +92,8 @@ class Mechanism:
         source = kind.__new__(kind)
         source.prepare(group, seed, feed, recipe, self.gate if group != script else None)
         try:
-            source.__init__(self.view(recipe, group))
+            with Unsaid(self._data):
+                source.__init__(self.view(recipe, group))
         except BaseException:
             self.abandon(source)
             feed.give_back(source.undelivered())
@@ -105,6 +108,35 @@ class Mechanism:
 
     def abandon(self, source: Any) -> None:
         abandon(source, self.gate.leave)
+
+
+class Unsaid:
+    """While it is entered, torch's loader module warns nobody in this thread: a change that fails is told as one.
+
+    Only that module's own name for ``warnings`` is lent out; filters and what has been warned of stay untouched.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._thread = threading.get_ident()
+        self._warnings: Any = None
+
+    def __enter__(self) -> None:
+        self._warnings = getattr(self._data, "warnings", None)
+        if self._warnings is not None:
+            self._data.warnings = self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._warnings is not None:
+            self._data.warnings = self._warnings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_warnings"], name)
+
+    def warn(self, *words: Any, **more: Any) -> None:
+        """As ``warnings.warn`` in every other thread."""
+        if threading.get_ident() != self._thread:
+            self._warnings.warn(*words, **more)
 
 
 def install(torch: Any, clock: Callable[[], int] = time.perf_counter_ns) -> Mechanism:

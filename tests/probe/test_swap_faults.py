@@ -17,6 +17,7 @@ import signal
 import termios
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,8 @@ def test_what_cannot_be_pickled_for_spawned_workers() -> None:
     multiprocessing.set_start_method("spawn", force=True)
     try:
         loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, collate_fn=lambda rows: torch.stack(rows))
-        with Harness({}, {(0, 2): {"num_workers": 1}}) as harness, pytest.warns(UserWarning, match="pickle"):
+        with Harness({}, {(0, 2): {"num_workers": 1}}) as harness, warnings.catch_warnings():
+            warnings.simplefilter("error")  # a change that fails is told as one, not on the script's stderr
             assert serve(loader) == IN_ORDER
     finally:
         multiprocessing.set_start_method(before, force=True)

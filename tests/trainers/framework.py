@@ -1,4 +1,4 @@
-"""Loops as frameworks do: a trainer object that reads one batch ahead and keeps its old iterator until it has the new."""
+"""Loops as frameworks do: reads one batch ahead, and keeps the old iterator until it has the new one."""
 
 import torch
 from torch import nn
