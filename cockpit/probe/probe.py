@@ -138,7 +138,8 @@ class Probe:
         if self.changes.news:
             self.changes.news = False
             link.say(loader_message(self.registry.records.values()))
-        link.say(self.ticks.read(now, self.hooks, can_tell))
+        if recorder.steps:
+            link.say(self.ticks.read(now, self.hooks, can_tell))
 
     def _adopt_stray_thread(self) -> None:
         """Training has moved to another thread: watch that one."""

@@ -81,7 +81,8 @@ class Recorder:
         self.steps = self.optimizer_steps = self.backwards = 0
         self.updates = 0
         self.last_update_ns = 0
-        self.optimizer_seen = self.forward_seen = self.own_optimizer = False
+        self.optimizer_seen = self.own_optimizer = False
+        self.forward_seen = self.forward_steps = False
         self.loaderless = self.read_ahead = False
         self.epoch = self.epoch_began_step = 0
         self.inside = False

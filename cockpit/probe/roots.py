@@ -62,22 +62,23 @@ class Roots:
                 self._occupy(module)
         self._found.clear()
 
-    def _entering(self, module: Any, *_: Any) -> tuple[int, int, Any] | None:
+    def _entering(self, module: Any, *_: Any) -> tuple[int, int, Any, str] | None:
         recorder = self._recorder
-        if recorder.thread is not None and recorder.thread != recorder.ident():
-            return None
+        if not self.searching or (recorder.thread is not None and recorder.thread != recorder.ident()):
+            return None  # somebody may have kept the finder in a wrapper of their own
         self._depth += 1
         if self._depth > 1:
-            return 0, 0, None
+            return 0, 0, None, ""
+        was = recorder.doing
         recorder.doing, recorder.since = phases.FORWARD, recorder.clock()
-        return recorder.since, recorder.charged, module
+        return recorder.since, recorder.charged, module, was
 
-    def _left(self, token: tuple[int, int, Any], result: Any, error: BaseException | None) -> None:
+    def _left(self, token: tuple[int, int, Any, str], result: Any, error: BaseException | None) -> None:
         self._depth -= 1
-        began, charged, module = token
+        began, charged, module, was = token
         if module is None:
             return
-        self._recorder.doing = phases.OTHER
+        self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1
         if self._grad_enabled():
@@ -113,15 +114,22 @@ class Roots:
                 self.on_evaluation()
             return
         recorder.forward_seen = True
-        if recorder.base is None:
-            recorder.last_forward = recorder.mark(began)
-        if recorder.loaderless:
-            if recorder.base is None:
-                recorder.begin(recorder.mark(began))
-            elif recorder.updates:
-                recorder.end_step(began)
+        plain = recorder.base is not None and recorder.forward_steps and not recorder.loaderless
+        if not plain and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
+            self._perhaps_a_step(began)
         recorder.charged += own
         recorder.forward += own
+
+    def _perhaps_a_step(self, began: int) -> None:
+        """Where no loader tells, a forward with gradients after an update is where the next step begins."""
+        recorder = self._recorder
+        recorder.forward_steps = True
+        if recorder.base is None:
+            recorder.last_forward = recorder.mark(began)
+            if recorder.loaderless:
+                recorder.begin(recorder.last_forward)
+        elif recorder.loaderless and recorder.updates:
+            recorder.end_step(began)
 
 
 def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:

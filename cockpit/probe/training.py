@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recorder import Recorder
+from .recorder import BACKWARD, Recorder
 from .roles import Roles
 from .streams import TRAIN, Registry, Stream
 
@@ -30,6 +30,8 @@ class Training:
         own = now - began - (recorder.charged - charged)
         recorder.charged += own
         recorder.backward += own
+        if recorder.doing == BACKWARD:
+            return  # a backward inside a backward: reentrant checkpointing
         recorder.backwards += 1
         if not recorder.optimizer_seen:
             recorder.updates += 1
@@ -44,7 +46,7 @@ class Training:
             recent.clear()
         elif recent or not plain:
             self._settle(began)
-        if recorder.loaderless and not recorder.forward_seen:
+        if recorder.loaderless and not recorder.forward_steps:
             self._step_by_backward(began)
 
     def _settle(self, began: int) -> None:
