@@ -8,6 +8,7 @@ from __future__ import annotations
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 from cockpit.session.activity import BADGES, activity_of, words_of
+from cockpit.session.knobs import not_applied
 from cockpit.session.measure import phases_of
 from cockpit.session.report import delta_words, rate_words
 from cockpit.session.state import Entry, State
@@ -30,6 +31,7 @@ class Progress:
         self._entries: dict[str, str] = {}
         self._warned = False
         self._phase = ""
+        self._not_applied: set[str] = set()
 
     def said(self, state: State, now_s: float) -> list[str]:
         """Lines due at ``now_s`` (seconds since the epoch, as the state's own times)."""
@@ -39,6 +41,10 @@ class Progress:
             self._phase = state.phase
             if state.phase in ("stopping", "lost"):
                 lines.append(state.phase)
+        for words, reason in not_applied(state).items():
+            if words not in self._not_applied:
+                self._not_applied.add(words)
+                lines.append(f"{words}: not applied, {reason}")
         if not self._warned and state.probe == "waiting" and state.phase == "running" and now_s - began > NO_PROBE_S:
             self._warned = True
             lines.append(NO_PROBE)

@@ -76,7 +76,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
     state = read_state(run.data) or State()
     record = Record(state, Journal(run.data, state))
     if not state.run:
-        setup = facts.get("setup")
+        setup, loaders = facts.get("setup"), facts.get("loaders")
         record.happen(
             RunStarted(
                 float(facts.get("started_s") or time.time()),
@@ -85,6 +85,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
                 cwd=str(facts.get("cwd", "")),
                 script=str(facts.get("script", "")),
                 setup=setup if isinstance(setup, dict) else {},
+                loaders=loaders if isinstance(loaders, dict) else {},
             )
         )
     asyncio.get_running_loop().set_exception_handler(note_failures())

@@ -137,6 +137,7 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
             "cwd": str(cwd),
             "script": script,
             "setup": dict(spec.setup),
+            "loaders": loaders,
             "grace_s": spec.grace_s,
             "started_s": round(time.time(), 3),
             "host": socket.gethostname(),

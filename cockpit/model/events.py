@@ -58,7 +58,8 @@ class LoaderInfo:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The engine has a run: what it was told to start. ``setup`` is what ``--set``/``--config`` asked for."""
+    """The engine has a run: what it was told to start. ``setup`` is what ``--set``/``--config`` asked for, of every
+    training loader; ``loaders`` what they asked for of single ones."""
 
     at_s: float
     run: str
@@ -66,6 +67,7 @@ class RunStarted:
     cwd: str
     script: str
     setup: Mapping[str, Value]
+    loaders: Mapping[str, Mapping[str, Value]] | None = None
 
 
 @dataclass(frozen=True)

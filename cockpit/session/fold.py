@@ -58,6 +58,7 @@ def _run_started(state: State, event: RunStarted) -> State:
         cwd=event.cwd,
         script=event.script,
         setup=dict(event.setup),
+        loader_setups={name: dict(knobs) for name, knobs in (event.loaders or {}).items()},
         started_s=event.at_s,
     )
 

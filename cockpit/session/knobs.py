@@ -5,11 +5,11 @@ Derived from the loaders that the probe reported and from the ledger; read by st
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
-from cockpit.model.knobs import KNOBS, Value
+from cockpit.model.knobs import KNOBS, SCRIPT, Value, show_value
 
 from .state import Entry, State
 
@@ -58,7 +58,8 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
     values = {report.in_force for report in reports}
     scripts = {report.script for report in reports}
     if word == "untouched" and start is not None and reports:
-        word = "kept" if values == {start} else "refused" if any(not report.can for report in reports) else "queued"
+        over = _has_begun(training_loaders(state)) or any(not report.can for report in reports)
+        word = "kept" if values == {start} else "refused" if over else "queued"
     refused = next((report.reason for report in reports if not report.can), None)
     later = next((report.reason for report in reports if not report.can_now), None)
     return KnobRow(
@@ -74,6 +75,11 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
         mixed=len({report.in_force for report in reports}) > 1,
         note=next((report.note for report in reports if report.note), None),
     )
+
+
+def _has_begun(loaders: Sequence[LoaderInfo]) -> bool:
+    """Whether all have handed out a batch, so that what is set from the start is in force by now, or never will be."""
+    return all(any(report.in_force is not None for report in loader.knobs) for loader in loaders)
 
 
 def last_entry(state: State, name: str) -> Entry | None:
@@ -120,11 +126,33 @@ def _is_tuned(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
         return report.in_force is not None and report.in_force != report.script
     # it does not apply under the script's own settings (prefetch without workers): only what somebody chose is kept
     entry = _newest(state, report.name, {None, loader.id})
-    asked = entry.asked[report.name] if entry else (state.setup or {}).get(report.name)
+    asked = entry.asked[report.name] if entry else _from_start(state, loader.id).get(report.name)
     return asked is not None and asked == report.in_force
 
 
 def _is_passing(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
     """Set from the start for all, on a loader that turned out not to train: it is about to be put back."""
-    named = _newest(state, report.name, {loader.id})
-    return named is None and (state.setup or {}).get(report.name) == report.in_force
+    named = _newest(state, report.name, {loader.id}) or report.name in (state.loader_setups or {}).get(loader.id, {})
+    return not named and (state.setup or {}).get(report.name) == report.in_force
+
+
+def _from_start(state: State, loader: str) -> Mapping[str, Value]:
+    return {**(state.setup or {}), **(state.loader_setups or {}).get(loader, {})}
+
+
+def not_applied(state: State) -> dict[str, str]:
+    """What was asked for from the start and is not in force, as ``pin_memory on``, with the reason."""
+    found = {
+        f"{row.name} {show_value(row.asked)}": row.reason or "refused"
+        for row in knob_rows(state)
+        if row.state == "refused" and last_entry(state, row.name) is None
+    }
+    known = {loader.id: loader for loader in state.loaders}
+    for name, knobs in (state.loader_setups or {}).items():
+        if name not in known and state.phase in ("ended", "lost"):
+            found[f"{name}: {', '.join(knobs)}"] = "no such loader was seen: the script may have changed"
+        for report in known[name].knobs if name in known and _has_begun((known[name],)) else ():
+            asked = knobs.get(report.name, SCRIPT)
+            if asked not in (report.in_force, SCRIPT) and _newest(state, report.name, {None, name}) is None:
+                found[f"{name}: {report.name} {show_value(asked)}"] = report.reason or "refused"
+    return found

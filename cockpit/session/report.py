@@ -14,7 +14,7 @@ from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 
 from .activity import words_of
-from .knobs import tuned_loaders, tuned_setup
+from .knobs import not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .state import Entry, Phases, State
 from .status import rounded, status_of
@@ -168,6 +168,7 @@ def held_back(state: State) -> list[str]:
         for entry in state.ledger
         if entry.state in ("refused", "rolled_back") and entry.reason
     ]
+    lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
     return lines or ["no step was measured" if last is None and first is None else "nothing that could be measured"]

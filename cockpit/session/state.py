@@ -138,6 +138,7 @@ class State:
     cwd: str = ""
     script: str = ""
     setup: Mapping[str, Value] | None = None
+    loader_setups: Mapping[str, Mapping[str, Value]] | None = None
     phase: str = "starting"
     started_s: float | None = None
     ended_s: float | None = None

@@ -18,6 +18,7 @@ from cockpit.model.events import (
     EpochEnded,
     Event,
     EventsDropped,
+    KnobReport,
     LoadersSeen,
     OutputSeen,
     ProbeConnected,
@@ -222,7 +223,7 @@ def test_the_tuned_setup_is_what_differs_from_the_script_and_is_in_force() -> No
 
 def test_a_setup_from_the_start_is_queued_until_the_loader_has_it() -> None:
     begun = beginning(setup={"num_workers": 2})
-    waiting = fold_all([*begun, LoadersSeen(1001.0, (loader(),))])
+    waiting = fold_all([*begun, LoadersSeen(1001.0, (loader(knobs=(KnobReport("num_workers", 0, None),)),))])
     there = fold_all([*begun, LoadersSeen(1001.0, (loader(knobs=(knob("num_workers", 0, 2),)),))])
     assert (knob_rows(waiting)[0].state, knob_rows(there)[0].state) == ("queued", "kept")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from support.events import Story, beginning, knob, loader
 
+from cockpit.cli.progress import Progress
 from cockpit.config.setup import read_setup
-from cockpit.model.events import KnobReport, LoadersSeen
+from cockpit.model.events import KnobReport, LoadersSeen, RunStarted, TrainingEnded
 from cockpit.session.fold import fold_all
-from cockpit.session.knobs import tuned_loaders, tuned_setup
-from cockpit.session.report import setup_of
+from cockpit.session.knobs import not_applied, tuned_loaders, tuned_setup
+from cockpit.session.report import setup_of, text_of
 from cockpit.session.save import save
 
 
@@ -49,6 +51,34 @@ def test_what_the_script_has_no_use_for_is_kept_only_where_it_was_chosen() -> No
     assert tuned_setup(state) == {"num_workers": 4, "prefetch_factor": 8}
     begun = fold_all([*beginning(setup={"prefetch_factor": 8}), LoadersSeen(1001.0, (chosen,))])
     assert tuned_setup(begun) == {"num_workers": 4, "prefetch_factor": 8}
+
+
+def test_what_was_asked_from_the_start_and_cannot_be_is_told_with_the_reason() -> None:
+    """As when a saved setup is loaded on a machine without a GPU, or the script has changed since."""
+    story = Story()
+    pinned = {"pin_memory": True, "num_workers": 2}
+    named = {"a.py:1": {"prefetch_factor": 4, "num_workers": 2}, "a.py:9": {"num_workers": 2}}
+    begun = [
+        replace(event, loaders=named) if isinstance(event, RunStarted) else event for event in beginning(setup=pinned)
+    ]
+    waiting = loader("a.py:1", knobs=(KnobReport("num_workers", 0, None), KnobReport("prefetch_factor", None, None)))
+    state = fold_all([*begun, LoadersSeen(1001.0, (waiting,))])
+    assert not_applied(state) == {}, "the first batch decides"
+    there = (
+        knob("num_workers", 0, 2),
+        knob("pin_memory", False, can=False, reason="no accelerator found"),
+        KnobReport("prefetch_factor", None, 2, reason="not today"),
+    )
+    state = fold_all([LoadersSeen(1002.0, (loader("a.py:1", knobs=there),))], state)
+    told = {"pin_memory on": "no accelerator found", "a.py:1: prefetch_factor 4": "not today"}
+    assert not_applied(state) == told
+    ended = fold_all([TrainingEnded(1009.0, 0)], state)
+    assert list(not_applied(ended)) == [*told, "a.py:9: num_workers"]
+    assert any("a.py:9: num_workers" in line and "no such loader" in line for line in text_of(ended, 1010.0))
+    lines = [line for state in (state, ended) for line in Progress().said(state, 1010.0) if "not applied" in line]
+    assert len(lines) == 2 + 3
+    changed = fold_all(story.landed("c1", {"pin_memory": False}, {"pin_memory": True}), state)
+    assert "pin_memory on" not in not_applied(changed), "its own line in the ledger says more"
 
 
 def test_the_file_and_the_report_name_the_same(tmp_path: Path) -> None:
