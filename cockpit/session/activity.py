@@ -101,10 +101,12 @@ def _by_windows(state: State, now_s: float) -> Activity:
 
 def _stalled(state: State) -> Activity | None:
     latest = state.latest
-    if latest is None or latest.doing_for_s is None or not state.current.blocks:
+    # just after a change, what was usual before it must do: new workers that hang are the stall to be told
+    blocks = state.current.blocks or (state.previous.blocks if state.previous else ())
+    if latest is None or latest.doing_for_s is None or not blocks:
         return None
-    newest = state.current.blocks[-1]
-    typical_s = newest.wall_s / max(1, newest.steps)
-    if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * typical_s):
+    step_s = blocks[-1].wall_s / max(1, blocks[-1].steps)
+    usual_s = max(step_s, (state.longest_s or {}).get(latest.doing or "", 0.0))
+    if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * usual_s):
         return Activity("stalled", latest.doing_for_s, detail=f"in {(latest.doing or 'step').replace('_', ' ')}")
     return None

@@ -6,7 +6,7 @@ showed. One small function per kind of event, found in a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -92,9 +92,21 @@ def _sampled(state: State, event: Sampled) -> State:
     recent = (*state.recent, event)[-RECENT_LONGEST:]
     point = measure.point_of(event, state.rings[0].points, recent)
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
-    return replace(state, latest=event, recent=recent, rings=rings, **known)
+    return replace(state, latest=event, recent=recent, rings=rings, longest_s=_longest(state, event), **known)
 
 
+def _longest(state: State, event: Sampled) -> Mapping[str, float] | None:
+    last, known = state.latest, state.longest_s or {}
+    if last is None or last.doing is None or last.doing_for_s is None:
+        return state.longest_s
+    goes_on = event.doing == last.doing and event.doing_for_s is not None and event.doing_for_s >= last.doing_for_s
+    if goes_on or last.doing_for_s <= known.get(last.doing, LONG_S):
+        return state.longest_s
+    return {**known, last.doing: last.doing_for_s}
+
+
+LONG_S = 0.5
+"""Shorter spells are not kept: they could not make anything look stalled."""
 _COUNTERS = ("step", "epoch", "step_in_epoch", "optimizer_steps")
 
 

@@ -131,7 +131,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class State:
-    """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost."""
+    """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost.
+
+    ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
+    """
 
     run: str = ""
     argv: tuple[str, ...] = ()
@@ -158,6 +161,7 @@ class State:
     epoch: int | None = None
     step_in_epoch: int | None = None
     optimizer_steps: int | None = None
+    longest_s: Mapping[str, float] | None = None
     rings: tuple[Ring, ...] = RINGS
     current: Segment = Segment(cold=True)
     previous: Segment | None = None

@@ -251,6 +251,33 @@ def test_a_step_that_hangs_is_stalled_and_says_where() -> None:
     assert (found.word, found.for_s, found.detail) == ("stalled", 60.0, "in loader")
 
 
+def test_what_has_taken_long_before_is_no_stall() -> None:
+    """Saving for twenty seconds looks like a stall once; the next time it is the longest of its kind that counts."""
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks(NOISY)])
+
+    def saving(state: State, for_s: float) -> State:
+        spell = [sample(story.at_s + at, doing="other", doing_for_s=at) for at in (0.4, for_s / 2, for_s)]
+        return fold_all([*spell], state)
+
+    once = saving(state, 20.0)
+    assert activity_of(once, story.at_s + 20.0).word == "stalled"
+    over = fold_all([sample(story.at_s + 20.5, doing="forward", doing_for_s=0.01)], once)
+    assert over.longest_s == {"other": 20.0}
+    again = saving(over, 60.0)
+    assert activity_of(again, story.at_s + 60.0).word == "steady"
+    assert activity_of(saving(over, 201.0), story.at_s + 201.0).word == "stalled"
+    hung = fold_all([sample(story.at_s + 60.0, doing="loader", doing_for_s=30.0)], over)
+    assert activity_of(hung, story.at_s + 60.0).detail == "in loader", "another kind has its own longest"
+
+
+def test_workers_that_hang_after_a_change_are_a_stall() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks(NOISY), *story.landed("c1", {"num_workers": 0}, {"num_workers": 2})])
+    state = fold_all([sample(story.at_s + 15.0, doing="loader", doing_for_s=15.0)], state)
+    assert not state.current.blocks and activity_of(state, story.at_s + 15.0).word == "stalled"
+
+
 def test_what_was_dropped_and_saved_is_remembered() -> None:
     state = fold_all([*beginning(), EventsDropped(1.0, 3), EventsDropped(2.0, 4), SetupSaved(3.0, "/a/cockpit.toml")])
     assert (state.events_dropped, state.saved_path) == (7, "/a/cockpit.toml")
