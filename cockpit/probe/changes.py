@@ -17,6 +17,8 @@ from .recorder import Recorder, Setting
 from .streams import OTHER, LoaderRecord, Registry, Stream
 from .swap import chain_of
 
+SURE_STEPS = 3
+
 
 class Changes:
     """``news`` is set when something about a loader has changed."""
@@ -219,6 +221,7 @@ class Changes:
             record.refusals = control.refusals()
             self.news = True
         self._refresh_setting()
+        self._foresee_epoch(stream, record)
         landing, stream.landing = stream.landing, []
         for ask in landing:
             if ask.state == "applying":
@@ -227,6 +230,14 @@ class Changes:
                 ask.in_force = {name: getattr(found, name) for name in ask.knobs}
                 if not self._others_to_come(ask):
                     self._asks.move(ask, "settling")
+
+    def _foresee_epoch(self, stream: Stream, record: LoaderRecord) -> None:
+        """How many steps the first epoch will have, once it shows that each batch makes one."""
+        if record.steps_per_epoch is None and record.batches_per_epoch is not None:
+            steps = self._recorder.steps - stream.first_step
+            if steps >= SURE_STEPS and stream.batches - steps <= 2:  # the one at work, and one read ahead
+                record.steps_per_epoch = record.batches_per_epoch
+                self.news = True
 
     def _refresh_setting(self) -> None:
         """The capacity and workers that steps run under: the largest among the loaders that train."""

@@ -7,6 +7,7 @@ with the reason. It must leave a process that is none of our business untouched,
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 from types import CodeType, FunctionType, ModuleType
@@ -34,7 +35,7 @@ def patch(probe: Probe) -> None:
 def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
     """What patches each part of torch, by the name under which it can be off."""
     torch, guard, recorder, hooks = probe.torch, probe.guard, probe.recorder, probe.hooks
-    is_compiling = torch.compiler.is_compiling
+    is_compiling = recorder.is_compiling
 
     def loaders() -> None:
         module = sys.modules["torch.utils.data.dataloader"]
@@ -65,7 +66,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "samples": samples, "backward": backward, "optimizer": optimizers,
-        "forward": forward, "compile": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 
@@ -87,11 +88,18 @@ def _unseen_by_dynamo(torch: Any, codes: list[CodeType]) -> None:
     Else, after a graph break, it would compile the probe's functions as if they were the script's.
     """
     frames = torch._C._dynamo.eval_frame
-    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    skip = getattr(frames, "skip_code", None)  # its name in older torch
+    if skip is None:
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        skip = functools.partial(_set_strategy, frames, strategy)
     package = __name__.rsplit(".", 2)[0] + "."
     ours = [m for name, m in list(sys.modules.items()) if name.startswith(package) and isinstance(m, ModuleType)]
     for code in [*codes, *(code for module in ours for code in _codes(module))]:
-        frames.set_code_exec_strategy(code, strategy)
+        skip(code)
+
+
+def _set_strategy(frames: Any, strategy: Any, code: CodeType) -> None:
+    frames.set_code_exec_strategy(code, strategy)
 
 
 def _codes(module: ModuleType) -> list[CodeType]:

@@ -37,8 +37,9 @@ class Probe:
         self.torch = torch
         self.clock = clock
         self._environ = environ
-        self.recorder = Recorder(clock, torch.compiler.is_compiling)
-        self.guard = Guard(torch.compiler.is_compiling)
+        is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+        self.recorder = Recorder(clock, is_compiling)
+        self.guard = Guard(is_compiling)
         self.roles = Roles()
         self.registry = Registry()
         self.mechanism = install_mechanism(torch)
@@ -221,6 +222,11 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
+
+
+def _never() -> bool:
+    """``is_compiling`` of a torch that cannot compile."""
+    return False
 
 
 def _is_child() -> bool:

@@ -147,7 +147,7 @@ def loader_message(records: Iterable[LoaderRecord]) -> dict[str, Any]:
 def _loader(record: LoaderRecord) -> dict[str, Any]:
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
-        "steps_per_epoch": record.steps_per_epoch or record.batches_per_epoch, "batch_size": record.batch_size,
+        "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
         "knobs": [_knob(record, name) for name in LOADER_KNOBS], "workers": list(record.workers),
         "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,

@@ -169,6 +169,15 @@ COMPILED = """
         (loss.detach() * nets[1](x).mean()).backward()
     torch.compile(optimizers[1].step, backend=backend)()
     print(graphs, len(counters["graph_break"]))
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def whole_step(x):
+        loss = torch.nn.functional.mse_loss(nets[2](x), x[:, :1])
+        loss.backward()
+        return loss.detach()
+
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        print(repr(whole_step(torch.ones(8, 4)).item()), graphs)
     """
 
 

@@ -83,6 +83,22 @@ def test_accumulation_makes_one_step_of_several_backwards(it):
     assert [s["forward"] for s in steps] == [40.0, 40.0, 40.0]
 
 
+def test_the_length_of_the_first_epoch_is_foreseen_only_where_each_batch_makes_a_step(it):
+    model, optimizer = made(it)
+    plain, accumulating = loader_of(it, 400), DataLoader(Rows(it, 400), batch_size=4)
+    for loader, every in ((plain, 1), (accumulating, 4)):
+        for index, batch in enumerate(loader):
+            model(batch).mean().backward()
+            if index % every == every - 1:
+                optimizer.step()
+            if index == 70:
+                break
+            it.beat()
+    assert it.of("loaders")[-1]["loaders"][0]["steps_per_epoch"] == 71  # what it was in the end
+    assert 100 in {message["loaders"][0]["steps_per_epoch"] for message in it.of("loaders")}
+    assert {m["loaders"][1]["steps_per_epoch"] for m in it.of("loaders") if len(m["loaders"]) == 2} == {None, 17}
+
+
 def test_an_optimizer_of_their_own_counts_by_backward(it):
     model = Slow(it)
     loader = loader_of(it, 24)
