@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from support.bare import clean_env
+from support.under import COCKPIT
 
 REPO = Path(__file__).parents[2]
 DEMO = REPO / "demo"
@@ -167,6 +169,25 @@ def test_workers_lift_the_throughput_though_a_core_is_busy(data: Path, workers: 
             if statistics.median(tries[-1]["ratios"]) > 1.2:
                 return
     pytest.fail(f"{workers} workers gave no more than 1.2x in three tries, load average {os.getloadavg()}: {tries}")
+
+
+def test_the_command_starts_it_and_its_loader_changes_while_it_runs(data: Path, state_dir: Path) -> None:
+    words = ["demo", "--headless", "--json", "--state-dir", str(state_dir), "--at", "step:3", "num_workers=2"]
+    done = subprocess.run(
+        [*COCKPIT, *words, "--", "--epochs", "1", "--store-ms", "1", "--data", str(data)],
+        cwd=REPO,
+        env=clean_env(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    (loader,) = report["loaders"]
+    assert (loader["role"], loader["samples_by_epoch"], report["step"]) == ("train", [768], 48)
+    (change,) = report["ledger"]
+    assert change["change"] == {"num_workers": [0, 2]}
+    assert change["state"] in ("settling", "kept")
 
 
 def test_the_wheel_contains_the_demo_and_it_runs_from_there(tmp_path: Path) -> None:
