@@ -13,7 +13,7 @@ OPTIONS: tuple[Option, ...] = (Option("--json", "the engine's answer as one JSON
 DONE = {
     "undo": "asked: the newest change is taken back",
     "redo": "asked: what was undone is applied again",
-    "drop": "the queued change is withdrawn",
+    "drop": "asked: what is queued is withdrawn",
     "baseline": "the baseline is now what runs",
 }
 
