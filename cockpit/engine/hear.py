@@ -24,6 +24,7 @@ from cockpit.session.knobs import queued
 from cockpit.session.state import State
 from cockpit.session.trials import entry_of
 from cockpit.wire.codec import from_plain
+from cockpit.wire.framing import is_newer
 
 from .ticks import Ticks
 from .told import Message, ask_message, asked_of, block_of, connected_of, epoch_of, moved_of
@@ -85,7 +86,7 @@ class Ears:
     def hear(self, key: int, send: Send, message: Message, state: State, at_s: float) -> list[Event]:
         """The events that one message makes. ``key`` names the connection, ``send`` answers on it."""
         try:
-            if message.get("m") == "hello":
+            if message.get("m") == "hello" and not is_newer(message):
                 return self._hello(key, send, message, state, at_s)
             probe, handle = self.probes.get(key), _HANDLERS.get(str(message.get("m")))
             if probe is not None and handle is not None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.model.events import Event
+from cockpit.model.names import SCHEMA
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
-from cockpit.wire.framing import pack
+from cockpit.wire.framing import is_newer, pack
 
 from .fold import fold
 from .state import State
@@ -90,7 +91,7 @@ class Journal:
         new = path.with_suffix(".new")
         try:
             # a reader must never meet a segment without its snapshot: it gets its name once that is written
-            _write(new, pack({"snapshot": to_plain(state)}))
+            _write(new, pack({"schema": SCHEMA, "snapshot": to_plain(state)}))
             os.replace(new, path)
             opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         except OSError:
@@ -122,10 +123,15 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 def read_state(folder: Path) -> State | None:
-    """The run as its journal tells it: the newest readable snapshot and what came after; None without a journal."""
+    """The run as its journal tells it: the newest readable snapshot and what came after.
+
+    None without a journal, or with one that a newer cockpit has written.
+    """
     later: list[dict[str, Any]] = []
     for _, path in reversed(segments(folder)):
         lines = list(_lines(path))
+        if any(is_newer(line) for line in lines[:1]):
+            return None
         snapshot = next((found for line in lines[:1] if (found := _snapshot(line))), None)
         events = [line for line in lines if "e" in line]
         if snapshot is not None:

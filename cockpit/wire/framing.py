@@ -7,7 +7,10 @@ object, or is longer than ``LIMIT``, is counted in ``bad`` and skipped: a garble
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
+
+from ..model.names import SCHEMA
 
 LIMIT = 8 * 1024 * 1024
 """Longest line that is kept, in bytes: a snapshot of a long run is about 200 kB."""
@@ -20,6 +23,12 @@ def pack(message: dict[str, Any]) -> bytes:
     except ValueError:
         text = json.dumps(_finite(message), separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def is_newer(message: Mapping[str, Any]) -> bool:
+    """Whether it comes from a later cockpit than this one: then nothing in it is guessed at."""
+    schema = message.get("schema", SCHEMA)
+    return not isinstance(schema, int) or schema > SCHEMA
 
 
 def _finite(value: Any) -> Any:

@@ -19,6 +19,7 @@ from cockpit.model.events import (
     ProbeConnected,
     ProbeLost,
 )
+from cockpit.model.names import SCHEMA
 from cockpit.session.fold import fold, fold_all
 from cockpit.session.state import State
 
@@ -174,6 +175,13 @@ def test_scheduled_change_enters_the_ledger_when_its_moment_comes() -> None:
     asked, moved = room.hear(1, m="change", id="at0", state="applying", step=7)
     assert (asked.origin, asked.now, asked.at_s, moved.state) == ("schedule", True, 1010.0, "applying")
     assert len(room.hear(1, m="change", id="at0", state="refused", reason="no")) == 1
+
+
+def test_a_probe_of_a_later_cockpit_is_not_guessed_at() -> None:
+    room = Room()
+    assert room.hello(1, 50, schema=SCHEMA + 1) == [] and room.ears.bad == 1
+    assert room.hear(1, **tick(steps=1)) == [] and room.ears.lead() is None
+    assert room.hello(2, 51, schema=SCHEMA)
 
 
 def test_blocks_epochs_and_drops() -> None:

@@ -35,6 +35,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.names import SCHEMA
 from cockpit.session.fold import fold_all
 from cockpit.session.journal import Journal, has_ended, read_events, read_state, segments
 from cockpit.session.state import State
@@ -151,10 +152,21 @@ def test_closed_segments_are_packed_and_each_opens_with_a_snapshot(tmp_path: Pat
     assert len(found) > 3 and [path.suffix for _, path in found] == [".gz"] * (len(found) - 1) + [".jsonl"]
     for _, path in found:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        assert "snapshot" in json.loads(text.split(b"\n")[0])
+        opening = json.loads(text.split(b"\n")[0])
+        assert "snapshot" in opening and opening["schema"] == SCHEMA
         assert path.stat().st_mode & 0o077 == 0
     assert fold_all(read_events(found[0][1])).run == "train-3f"
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_what_a_newer_cockpit_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+    live = beginning(tmp_path, segment_bytes=2000)
+    for number in range(30):
+        live.happen(sample(number))
+    (tmp_path / "journal-000099.jsonl").write_text(
+        json.dumps({"schema": SCHEMA + 1, "snapshot": {"run": "later"}}) + "\n"
+    )
+    assert read_state(tmp_path) is None
 
 
 def test_old_segments_shrink_and_changes_are_never_lost(tmp_path: Path) -> None:
