@@ -78,6 +78,9 @@ class LoaderHooks:
         record, fresh = registry.record_of(loader)
         if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
             self._end_late_step(record, now)
+        former = record.open_stream()
+        if former is not None and loader.persistent_workers:
+            self.left(former)  # torch uses one iterator again and again
         stream = Stream(record, now, thread)
         stream.base = recorder.mark(now)
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
@@ -97,9 +100,6 @@ class LoaderHooks:
         attributes = getattr(iterator, "__dict__", None)
         if error is not None or attributes is None:
             return
-        former = attributes.get("_cockpit")
-        if former is not None:
-            self.left(former)  # persistent workers: torch uses one iterator again and again
         stream.start_ns = stream.pending_start = now - stream.opened_ns
         stream.iterator = weakref.ref(iterator, functools.partial(self._iterator_died, stream))
         stream.sizes = attributes.setdefault(SIZES, stream.sizes)

@@ -238,6 +238,19 @@ def test_the_schedule_lands_where_it_says(it, entry, step):
     assert abs(it.of("change", id="at0")[0]["step"] - step) <= (1 if entry["when"] == "time" else 0)
 
 
+@pytest.mark.parametrize("kept", [{}, {"num_workers": 1, "persistent_workers": True}])
+def test_the_schedule_counts_epochs_that_are_left_early(it, kept):
+    it.probe.asks.start({"at": [{"id": "at0", "knobs": {"num_workers": 2}, "when": "epoch", "n": 2, "loader": None}]})
+    model, optimizer = made(it)
+    loader = loader_of(it, 40, **kept)
+    for _ in range(4):
+        batches = iter(loader)
+        for _ in range(4):
+            train_step(model, optimizer, next(batches))
+    assert it.of("change", id="at0")[0]["step"] in (7, 8)  # the last step may still be open when iter() is called
+    assert [e["steps"] for e in it.of("epoch")] == [4] * 3
+
+
 def test_a_loader_made_anew_each_epoch_inherits_what_was_asked_of_its_place(it):
     model, optimizer = made(it)
     for number in range(3):
