@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from cockpit.engine.start import ensure_engine
 from cockpit.model.errors import CockpitError
 
 from . import headless
 from .run import has_terminal, show
-from .runs import STATE_DIR, find, has_ended, name_in, revive
+from .runs import STATE_DIR, find, has_ended, name_in, revive_to_show
 from .verbs import Verb
 from .words import Option, Words
 
@@ -26,9 +25,7 @@ def call(verb: Verb, words: Words) -> int:
     run = find(name_in(verb, words), words)
     asked = words.has("--headless") or words.has("--json")
     if not asked and has_terminal():
-        # who comes back in the morning wants to see the run, over or not
-        if not revive(run):
-            ensure_engine(run, to_show=True)
+        revive_to_show(run)
         return show(run)
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")

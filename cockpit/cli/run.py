@@ -22,7 +22,7 @@ from cockpit.sensors.limits import usable_cpus
 from . import headless
 from .launch_words import OPTIONS, Plan, plan_of
 from .outcome import exit_status_of, last_output, three_lines
-from .runs import Run, revive, state_of
+from .runs import Run, revive_to_show, state_of
 from .verbs import Verb
 from .words import Words
 
@@ -69,7 +69,7 @@ def show(run: Run) -> int:
     from cockpit.tui.app import run_screen
 
     def bring_back() -> None:
-        revive(run)
+        revive_to_show(run)
 
     how = run_screen(run.socket, run.data, revive=bring_back)
     state = state_of(run)

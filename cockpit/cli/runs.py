@@ -33,6 +33,7 @@ __all__ = [
     "name_in",
     "recorded_state",
     "revive",
+    "revive_to_show",
 ]
 
 LOOK_S = 0.02
@@ -76,6 +77,12 @@ def revive(run: Run) -> bool:
     while look(run).state == "starting" and not answers(run) and time.monotonic() < until_s:
         time.sleep(LOOK_S)
     return ensure_engine(run)
+
+
+def revive_to_show(run: Run) -> None:
+    """Have an engine for a screen, the run over or not: who comes back in the morning wants to see it."""
+    if not revive(run):
+        ensure_engine(run, to_show=True)
 
 
 def recorded_state(run: Run) -> State:
