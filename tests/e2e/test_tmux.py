@@ -122,6 +122,9 @@ def test_losing_the_screen_in_the_middle_of_a_change(terminal: Screen, state_dir
     assert b"FINAL " in (state_dir / "runs" / "it" / "output.log").read_bytes()
     again.keys("q")
     again.status()
+    later = terminal("attach", "it")
+    later.wait_for(lambda text: "ENDED" in text and re.search(r"num_workers 0\s*→\s*2", text))
+    later.keys("q")
     wait_until(lambda: not training_processes(state_dir), "the end of every process of the training")
 
 
