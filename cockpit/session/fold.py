@@ -140,8 +140,14 @@ def _stopping(state: State, event: Stopping) -> State:
 
 def _ended(state: State, event: TrainingEnded) -> State:
     phase = "lost" if event.exit_status is None else "ended"
+    latest = state.latest
+    if latest is not None:
+        # what it was, and not what is: nobody uses a core or makes a batch any more
+        latest = Sampled(latest.at_s, latest.span_s, latest.step, latest.epoch, latest.step_in_epoch)
     ended = replace(
         state,
+        latest=latest,
+        loaders=tuple(replace(loader, workers=()) for loader in state.loaders),
         phase=phase,
         exit_status=event.exit_status,
         survivors=event.survivors,

@@ -46,6 +46,15 @@ def test_a_run_is_followed_from_start_to_end() -> None:
     assert again.phase == "ended", "a stop that comes after the end does not bring the run back"
 
 
+def test_what_has_ended_keeps_no_core_busy_and_no_batch_ready() -> None:
+    busy = loader(workers=(11, 12), capacity=4)
+    news = sample(1002.0, step=9, queue=(1, 4), cpu_main=0.9, cores_busy=(1.0, 0.5), doing="loader", doing_for_s=20.0)
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (busy,)), news, TrainingEnded(1003.0, 0)])
+    assert state.latest == sample(1002.0, step=9)
+    (told,) = status_of(state, 1004.0)["loaders"]
+    assert (told["workers_alive"], told["queue"]) == (0, None)
+
+
 def test_an_exit_status_that_was_lost_is_not_called_zero() -> None:
     state = fold_all([*beginning(), TrainingEnded(1012.0, None)])
     assert state.phase == "lost" and status_of(state, 1013.0)["exit_status"] is None
