@@ -21,12 +21,15 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def call(verb: Verb, words: Words) -> int:
-    """Stay with the run; its exit status, 0 after detaching. Raises CockpitError where nothing is left to follow."""
+    """Stay with the run; its exit status, 0 after detaching or where it was over already. Raises CockpitError where nothing is left to follow."""
     run = find(name_in(verb, words), words)
     asked = words.has("--headless") or words.has("--json")
     if not asked and has_terminal():
+        over = has_ended(run)
         revive_to_show(run)
-        return show(run)
+        status = show(run)
+        # only who has seen a training end is told how by the exit status: looking at an old one is fine
+        return 0 if over else status
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: cockpit report {run.name}")
     if not asked and not words.has("--quiet"):

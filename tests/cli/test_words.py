@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from cockpit.cli import attach
 from cockpit.cli.help import front, page
 from cockpit.cli.launch_words import OPTIONS, moment, plan_of, schedule
 from cockpit.cli.main import main
@@ -137,6 +138,19 @@ def test_an_unknown_verb_is_answered_with_the_nearest(
         verb_named(typed)
     assert main([typed]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("over", "status"), [(False, 7), (True, 0)])
+def test_looking_at_a_run_that_is_over_is_no_failure(over: bool, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("has_terminal", True),
+        ("find", None),
+        ("has_ended", over),
+        ("revive_to_show", None),
+        ("show", 7),
+    ):
+        monkeypatch.setattr(attach, name, lambda *_, value=value: value)
+    assert attach.call(verb_named("attach"), split([], attach.OPTIONS)) == status
 
 
 def test_version_and_help_from_any_side(capsys: pytest.CaptureFixture[str]) -> None:
