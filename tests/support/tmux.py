@@ -1,10 +1,12 @@
 """A real terminal of a given size, driven with keys and read back as text: tmux on a server of its own.
 
-Used by the end-to-end tests of the screen. It fails clearly where tmux is missing; nothing here is ever skipped.
+Used by the end-to-end tests of the screen. Where tmux is missing it is installed (the README's test command must
+do alone on a new machine), or the test fails with what to do; nothing here is ever skipped.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -13,14 +15,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
+def need_tmux() -> None:
+    """tmux is there, is installed from Debian's packages where that is possible, or the test fails saying so."""
+    if shutil.which("tmux"):
+        return
+    become = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if shutil.which("apt-get"):
+        quiet = {"capture_output": True, "timeout": 600, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+        subprocess.run([*become, "apt-get", "update", "-q"], check=False, **quiet)
+        subprocess.run([*become, "apt-get", "install", "-yq", "--no-install-recommends", "tmux"], check=False, **quiet)
+    assert shutil.which("tmux"), "these tests need tmux, and it could not be installed: apt-get install tmux"
+
+
 class Terminal:
     """One tmux session with one pane. ``close`` ends the server and everything that still runs in it."""
 
     def __init__(
         self, folder: Path, command: Sequence[str], env: Mapping[str, str], columns: int = 80, rows: int = 24
     ) -> None:
-        if shutil.which("tmux") is None:
-            raise AssertionError("these tests need tmux: apt-get install tmux")
+        need_tmux()
         folder.mkdir(parents=True, exist_ok=True)
         self._socket = folder / "tmux"
         self._ended = folder / "status"
