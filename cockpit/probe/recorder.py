@@ -102,8 +102,8 @@ class Recorder:
         self.provisional: list[Mark] = []
         self.attention = False
         self.due_step = -1
-        self._optimizer_began = (0, 0)
-        self._optimizer_depth = 0
+        self._optimizer_began = (0, 0, OTHER)
+        self.optimizer_depth = 0
         self.done.clear()
 
     # ---- steps ----
@@ -146,7 +146,7 @@ class Recorder:
     def end_step(self, now: int) -> None:
         """A step with at least one update has ended at ``now``; written flat since it runs every step."""
         base = self.base
-        self.updates = self._optimizer_depth = 0  # a step that raised has left the depth behind
+        self.updates = self.optimizer_depth = 0
         if base is None:
             return
         sure = self.optimizer_seen or self.own_optimizer
@@ -188,21 +188,20 @@ class Recorder:
     def before_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.is_compiling():
             return
-        self._optimizer_depth += 1
-        if self._optimizer_depth > 1:
+        self.optimizer_depth += 1
+        if self.optimizer_depth > 1:
             return  # a step that calls its parent's, or wraps another optimizer: one step
-        self.doing, self.since = OPTIMIZER, self.clock()
-        self._optimizer_began = (self.since, self.charged)
+        was, self.doing, self.since = self.doing, OPTIMIZER, self.clock()
+        self._optimizer_began = (self.since, self.charged, was)
 
     def after_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.is_compiling():
             return
-        self._optimizer_depth -= 1
-        if self._optimizer_depth > 0:
+        self.optimizer_depth -= 1
+        if self.optimizer_depth > 0:
             return
-        began, charged = self._optimizer_began
+        began, charged, self.doing = self._optimizer_began
         now = self.since = self.last_update_ns = self.clock()
-        self.doing = OTHER
         own = now - began - (self.charged - charged)
         self.charged += own
         self.optimizer += own

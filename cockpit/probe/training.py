@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recorder import BACKWARD, Recorder
+from .recorder import BACKWARD, OPTIMIZER, Recorder
 from .roles import Roles
 from .streams import TRAIN, Registry, Stream
 
@@ -32,6 +32,8 @@ class Training:
         recorder.backward += own
         if recorder.doing == BACKWARD:
             return  # a backward inside a backward: reentrant checkpointing
+        if recorder.doing != OPTIMIZER:
+            recorder.optimizer_depth = 0  # an optimizer step that raised has left it behind
         recorder.backwards += 1
         if not recorder.optimizer_seen:
             recorder.updates += 1

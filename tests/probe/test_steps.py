@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 
@@ -337,6 +338,27 @@ def test_lbfgs_runs_the_closure_inside_the_optimizer_and_nothing_counts_twice(it
     for step in it.steps():
         assert step["forward"] >= 10.0
         assert sum(step[p] for p in ("wait", "start", "forward", "backward", "optimizer")) <= step["lived"] + 0.01
+
+
+def test_an_optimizer_step_that_raises_is_no_update_and_the_next_one_is(it):
+    model, optimizer = made(it)
+    original, tries = torch.optim.SGD.step, []
+
+    def sometimes(closure=None):
+        tries.append(1)
+        if len(tries) % 3 == 0:
+            raise FloatingPointError("overflow")
+        return original(optimizer, closure)
+
+    failing = type("Failing", (SlowSGD,), {"step": lambda self, closure=None: sometimes(closure)})
+    optimizer = failing(it, model.parameters(), lr=0.1)
+    for batch in loader_of(it, 48):
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        with contextlib.suppress(FloatingPointError):
+            optimizer.step()
+    assert it.recorder.optimizer_steps == 8
+    assert [s["samples"] for s in it.steps()] == [4, 4, 8, 4, 8, 4, 8, 4]
 
 
 def test_an_optimizer_inside_backward_is_the_optimizers_time(it):
