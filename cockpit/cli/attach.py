@@ -21,7 +21,10 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def call(verb: Verb, words: Words) -> int:
-    """Stay with the run; its exit status, 0 after detaching or where it was over already. Raises CockpitError where nothing is left to follow."""
+    """Stay with the run; its exit status, 0 after detaching or where it was over already.
+
+    Raises CockpitError where nothing is left to follow.
+    """
     run = find(name_in(verb, words), words)
     asked = words.has("--headless") or words.has("--json")
     if not asked and has_terminal():
