@@ -15,7 +15,6 @@ from .asks import Ask, Asks
 from .groups import Group, Refused, script_group
 from .recorder import Recorder, Setting
 from .streams import OTHER, LoaderRecord, Registry, Stream
-from .swap import chain_of
 
 SURE_STEPS = 3
 
@@ -267,29 +266,6 @@ class Changes:
             if record.role != OTHER:
                 group, former = notice.in_force, self._former.get(asks[0].id)
                 self._recorder.setting = Setting(former, group.capacity, group.num_workers)
-
-    # ---- the queue ----
-
-    def look_at_queue(self, stream: Stream, iterator: Any) -> tuple[tuple[int, int] | None, str | None]:
-        """(ready, capacity) as a batch is about to be asked for, and what a wait for it would be called."""
-        queue = None if stream.control is None else stream.control.queue(iterator)
-        if queue is None:
-            return None, None
-        chain = chain_of(iterator)
-        serving = iterator if chain is None else (chain.draining[0] if chain.draining else chain.live)
-        return queue, wait_kind(serving, queue[0])
-
-
-def wait_kind(source: Any, ready: int) -> str:
-    """``starved``: nothing is ready; ``head``: others are, the next in order is not; else ``hand_over``."""
-    tasks = getattr(source, "_task_info", None)
-    if not ready:
-        return "starved"
-    if not tasks:
-        return "hand_over"
-    lying = sum(len(info) == 2 for info in list(tasks.values()))
-    head = tasks.get(source._rcvd_idx, ())
-    return "head" if len(head) == 1 and lying == ready and source._in_order else "hand_over"
 
 
 def _safe_length(loader: Any) -> int | None:

@@ -18,6 +18,7 @@ from .recorder import Recorder
 from .roles import Roles
 from .samples import SIZES, first_dimension
 from .streams import OTHER, TRAIN, UNKNOWN, LoaderRecord, Registry, Stream
+from .waits import look_at_queue
 
 WORTH_A_LOOK_NS = 500_000
 LOOKS = 8
@@ -150,7 +151,7 @@ class LoaderHooks:
         recorder.since = now
         if self.look_due and stream.trains:
             self._looks += 1
-            seen = self._run("swap", self._changes.look_at_queue, stream, iterator)
+            seen = self._run("swap", look_at_queue, stream, iterator)
             self.queue, self._kind_seen = seen or (None, None)
             self.look_due = self._kind_seen is not None
         return stream, now
@@ -214,8 +215,8 @@ class LoaderHooks:
             recent.append(stream)
         elif recent[-1] is not stream or stream.evaluated:
             self._roles.handed_out(stream)
-        if stream.landing or (self.facts_due and stream.trains):
-            self.facts_due = False
+        if stream.landing or stream.batches == 1 or (self.facts_due and stream.trains):
+            self.facts_due = self.facts_due and not stream.trains
             self._run("swap", self._changes.looked_at, stream, iterator)
 
     # ---- ends ----

@@ -338,7 +338,7 @@ def test_undone_means_the_scripts_own_again(it):
 
 
 def test_waits_are_told_apart(it, tmp_path: Path):
-    from cockpit.probe.changes import wait_kind
+    from cockpit.probe.waits import wait_kind
 
     class Source:
         _rcvd_idx, _in_order = 3, True
