@@ -12,6 +12,6 @@ def test_the_samples_of_the_last_64_epochs(it):
     for number in range(70):
         for batch in loader if number else loader_of(it, 4):
             train_step(model, optimizer, batch)
-    usual, first = it.of("loaders")[-1]["loaders"]
+    first, usual = it.of("loaders")[-1]["loaders"]
     assert (usual["epochs"], usual["samples_by_epoch"]) == (69, [8] * 64)
     assert (first["epochs"], first["samples_by_epoch"]) == (1, [4])
