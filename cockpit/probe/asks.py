@@ -123,8 +123,10 @@ class Asks:
         if ask.due is None:
             return True
         when, n = ask.due
+        # a loader that does not train has no epochs of its own: the training's count
+        own = record.epochs_begun()
         reached = {
-            "epoch": record.epochs_begun(),
+            "epoch": own if record.role == TRAIN else max(own, self._recorder.epoch),
             "step": self._recorder.steps,
             "time": (self._recorder.clock() - self.began_ns) / 1e9,
         }

@@ -1,7 +1,8 @@
-"""How much of the past a loader tells: the samples of its last 64 epochs, and how many epochs there were."""
+"""Epochs as loaders count them: the samples of the last 64, and whose they are where a loader does not train."""
 
 from __future__ import annotations
 
+import torch
 from watched import Slow, SlowSGD, loader_of, train_step
 
 
@@ -15,3 +16,23 @@ def test_the_samples_of_the_last_64_epochs(it):
     first, usual = it.of("loaders")[-1]["loaders"]
     assert (usual["epochs"], usual["samples_by_epoch"]) == (69, [8] * 64)
     assert (first["epochs"], first["samples_by_epoch"]) == (1, [4])
+
+
+def test_a_schedule_for_a_loader_that_does_not_train_counts_the_trainings_epochs(it):
+    model = Slow(it)
+    optimizer = SlowSGD(it, model.parameters(), lr=0.1)
+    loader, held_out = loader_of(it, 8), loader_of(it, 4)
+    place = it.probe.registry._made[id(held_out)].place + "#2"
+    entry = {"id": "at0", "when": "epoch", "n": 3, "knobs": {"num_workers": 1}, "loader": place}
+    it.probe.asks.start({"at": [entry]})
+    workers = []
+    for _ in range(4):
+        for batch in loader:
+            train_step(model, optimizer, batch)
+        with torch.no_grad():
+            for batch in held_out:
+                model(batch)
+        it.beat()
+        workers.append(it.probe.registry.records[place].in_force)
+    assert [found.num_workers if found else 0 for found in workers] == [0, 0, 1, 1]
+    assert [m["state"] for m in it.of("change", id="at0")] == ["applying", "settling"]
