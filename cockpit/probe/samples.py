@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from .guard import unseen
@@ -37,10 +38,13 @@ def counting(original: Any, is_compiling: Callable[[], bool]) -> Callable[[Any],
 
 def first_dimension(data: Any, depth: int) -> int | None:
     """Length of the first tensor found in ``data``, or None: never a guess."""
-    shape = getattr(data, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else None
-    if depth and hasattr(data, "values") and hasattr(data, "keys"):
+    try:
+        shape = getattr(data, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else None
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return None  # a nested or symbolic tensor has no such number
+    if depth and isinstance(data, Mapping):
         data = list(data.values())
     if depth and isinstance(data, (list, tuple)):
         for item in data[:8]:
