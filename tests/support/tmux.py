@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ def need_tmux() -> None:
     if shutil.which("tmux"):
         return
     become = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if shutil.which("apt-get"):
+    if shutil.which("apt-get") and (not become or shutil.which("sudo")):
         quiet = {"capture_output": True, "timeout": 600, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
         subprocess.run([*become, "apt-get", "update", "-q"], check=False, **quiet)
         subprocess.run([*become, "apt-get", "install", "-yq", "--no-install-recommends", "tmux"], check=False, **quiet)
@@ -35,7 +36,9 @@ class Terminal:
     ) -> None:
         need_tmux()
         folder.mkdir(parents=True, exist_ok=True)
-        self._socket = folder / "tmux"
+        # a socket's path may have 107 bytes, and test folders are deep
+        self._short = Path(tempfile.mkdtemp(prefix="cockpit-tmux-", dir="/tmp"))
+        self._socket = self._short / "socket"
         self._ended = folder / "status"
         settings = [f"{name}={value}" for name, value in env.items() if name != "TERM"]
         program = "env -i TERM=$TERM " + shlex.join([*settings, *command])
@@ -103,3 +106,4 @@ class Terminal:
     def close(self) -> None:
         """End this server; other servers of the machine are not touched."""
         subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=30)
+        shutil.rmtree(self._short, ignore_errors=True)
