@@ -5,10 +5,12 @@ The screen is only a client: leaving it, or losing it, changes nothing for the t
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -42,10 +44,14 @@ def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
     plan = plan_of(words, argv, command=command)
     for note in (*plan.notes, *_differences(plan)):
         print(f"cockpit: {note}", file=sys.stderr)
+    plain = words.has("--headless") or words.has("--json") or not has_terminal()
+    if not (plain or words.has("--detach")):
+        # the screen's library takes as long to import as the training takes to start: side by side
+        threading.Thread(target=importlib.import_module, args=("cockpit.tui.app",), daemon=True).start()
     run = start_run(plan.spec)
     if words.has("--detach"):
         return _detach(run, as_json=words.has("--json"))
-    if words.has("--headless") or words.has("--json") or not has_terminal():
+    if plain:
         if not words.has("--quiet"):
             print(f"cockpit: {run.name} started; its output: {run.output}", file=sys.stderr)
         return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
