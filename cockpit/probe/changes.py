@@ -48,6 +48,8 @@ class Changes:
         """Entry of ``__iter__``: plan what this iterator is opened with."""
         record = stream.record
         self._plans.pop(stream.thread, None)
+        if record.stream is not None:  # what landed on its very last batch is still to be looked at
+            stream.landing, record.stream.landing = record.stream.landing, []
         if fresh:
             self._meet(record, loader)
         asks, wanted = self._asks.for_loader(record), record.wanted

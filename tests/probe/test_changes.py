@@ -350,3 +350,15 @@ def test_waits_are_told_apart(it, tmp_path: Path):
     assert wait_kind(Source({3: (0,), 4: (1, "data")}), 1) == "head"
     assert wait_kind(Source({3: (0,), 4: (1, "data")}), 2) == "hand_over"
     assert wait_kind(Source({3: (0, "data")}), 1) == "hand_over"
+
+
+def test_what_lands_on_the_last_batch_of_an_epoch_is_reported_in_the_next(it):
+    model, optimizer = made(it)
+    loader = loader_of(it, 24, num_workers=1)
+    it.probe.changes.looked_at = lambda stream, iterator: None  # as if no batch had followed
+    epoch(it, loader, model, optimizer, {2: lambda: it.ask("c1", now=True, num_workers=2)})
+    assert states(it, "c1") == ["applying"]
+    del it.probe.changes.looked_at
+    epoch(it, loader, model, optimizer)
+    assert states(it, "c1") == ["applying", "settling"]
+    assert last(it, "c1")["in_force"] == {"num_workers": 2}
