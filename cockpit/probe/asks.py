@@ -132,6 +132,11 @@ class Asks:
         }
         return bool(reached[when] >= n)
 
+    def give_up(self, reason: str) -> None:
+        """Nothing can land any more: whatever waits is refused."""
+        for ask in list(self.waiting):
+            self.move(ask, "refused", reason)
+
     def forget(self, ask: Ask) -> None:
         """No loader has to take it any more."""
         if ask in self.waiting:

@@ -29,6 +29,9 @@ from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
 
+CHANGING = ("loaders", "swap", "changes")
+"""Hooks without which no change can land."""
+
 
 class Probe:
     """Everything of one process. Made by ``install``; tests make their own with a fake clock."""
@@ -85,7 +88,17 @@ class Probe:
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
         }  # fmt: skip
-        return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
+        return [hello, self._loaders(), *self.asks.last_words()]
+
+    def _loaders(self) -> dict[str, Any]:
+        return loader_message(self.registry.records.values(), self._cannot_change())
+
+    def _cannot_change(self) -> str | None:
+        """Why no loader can be changed any more: a hook that this needs has failed."""
+        for name in CHANGING:
+            if name in self.guard.reasons:
+                return "the probe's own part %r has failed: %s" % (name, self.guard.reasons[name])
+        return None
 
     def _rank(self, ask: str, name: str) -> int | None:
         """What torch.distributed says where the script has initialised it, else the launcher's word."""
@@ -118,6 +131,9 @@ class Probe:
         now = self.clock()
         self._adopt_stray_thread()
         self.asks.tick(now)
+        reason = self._cannot_change()
+        if reason is not None:
+            self.asks.give_up(reason)
         self._gather(now)
         self._exchange()
         self.hooks.look_again(now)
@@ -125,6 +141,8 @@ class Probe:
     def _gather(self, now: int) -> None:
         recorder, link = self.recorder, self.link
         can_tell = known(recorder, self.guard.reasons)
+        if self.guard.failures != self._said_off:
+            self.changes.news = True
         if self.guard.failures != self._said_off or not self._said_trains:
             for message in self.greeting()[:1]:
                 link.say(message)
@@ -138,7 +156,7 @@ class Probe:
                 link.say(news.popleft())
         if self.changes.news:
             self.changes.news = False
-            link.say(loader_message(self.registry.records.values()))
+            link.say(self._loaders())
         if recorder.steps:
             link.say(self.ticks.read(now, self.hooks, can_tell))
 

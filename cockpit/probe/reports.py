@@ -139,29 +139,28 @@ class Ticks:
         return seen
 
 
-def loader_message(records: Iterable[LoaderRecord]) -> dict[str, Any]:
-    """All loaders of this process, as plain values of ``model.events.LoaderInfo``."""
-    return {"m": "loaders", "loaders": [_loader(record) for record in list(records) if record.iterators]}
+def loader_message(records: Iterable[LoaderRecord], off: str | None) -> dict[str, Any]:
+    """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change."""
+    return {"m": "loaders", "loaders": [_loader(record, off) for record in list(records) if record.iterators]}
 
 
-def _loader(record: LoaderRecord) -> dict[str, Any]:
+def _loader(record: LoaderRecord, off: str | None) -> dict[str, Any]:
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
         "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": [_knob(record, name) for name in LOADER_KNOBS], "workers": list(record.workers),
+        "knobs": [_knob(record, name, off) for name in LOADER_KNOBS], "workers": list(record.workers),
         "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip
 
 
-def _knob(record: LoaderRecord, name: str) -> dict[str, Any]:
+def _knob(record: LoaderRecord, name: str, off: str | None) -> dict[str, Any]:
     refusal = record.refusals.get(name)
+    can, can_now, reason, note = refusal or (True, record.kind == "map", None, None)
     return {
         "name": name, "script": getattr(record.script, name, None),
-        "in_force": getattr(record.in_force, name, None),
-        "can": refusal.can if refusal else True, "can_now": refusal.can_now if refusal else record.kind == "map",
-        "reason": record.reasons.get(name) or (refusal.reason if refusal else None),
-        "note": refusal.note if refusal else None,
+        "in_force": getattr(record.in_force, name, None), "can": can and off is None,
+        "can_now": can_now and off is None, "reason": off or record.reasons.get(name) or reason, "note": note,
     }  # fmt: skip
 
 

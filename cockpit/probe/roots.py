@@ -16,6 +16,7 @@ from .guard import Guard
 from .recorder import Recorder
 from .roles import Roles
 
+_DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
 PATIENCE = 200
 """Outermost forwards without any backward after which the search pauses; the first backward resumes it."""
 
@@ -44,6 +45,7 @@ class Roots:
         """Puts the finder in place of ``nn.Module.__call__``, unless somebody else has replaced that meanwhile."""
         if not self.searching and self._module_class.__call__ is self._original:
             self._module_class.__call__ = self._finder
+            self._tell_dynamo(self._finder)
             self.searching = True
             self._calls = self._depth = 0
 
@@ -51,7 +53,19 @@ class Roots:
         """Puts ``nn.Module.__call__`` back; what was found gets its slot."""
         if self.searching and self._module_class.__call__ is self._finder:
             self._module_class.__call__ = self._original
+            self._tell_dynamo(self._original)
         self.searching = False
+
+    def _tell_dynamo(self, in_place: Any) -> None:
+        """Dynamo knows ``nn.Module``'s own ``__call__`` by what it found when it was imported, perhaps our finder.
+
+        Where that is not what is in place, it traces the whole way through ``__call__`` instead of going straight to
+        ``forward``: other guards, and our slots in the script's graphs.
+        """
+        for name in _DYNAMO:
+            known = getattr(sys.modules.get(name), "unpatched_nn_module_call", None)
+            if known is self._original or known is self._finder:
+                sys.modules[name].unpatched_nn_module_call = in_place  # type: ignore[attr-defined]
 
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
@@ -134,13 +148,15 @@ class Roots:
 
 def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
     """The class of the callables that sit in a root's ``_compiled_call_impl``."""
+    is_compiling = recorder.is_compiling
 
     def run(slot: Any, *args: Any, **kwargs: Any) -> Any:
         # a shallow copy of the module carries the slot along: what is called is the caller's own self
         module = slot.module()
-        caller = sys._getframe(2).f_locals.get("self")
-        if caller is not module and type(caller) is type(module):
-            module = caller
+        if not is_compiling():  # Dynamo may get here for a module with hooks, and must find nothing it cannot trace
+            caller = sys._getframe(2).f_locals.get("self")
+            if caller is not module and type(caller) is type(module):
+                module = caller
         previous = slot.previous
         return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
 

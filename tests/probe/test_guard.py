@@ -221,5 +221,11 @@ def test_a_training_whose_hook_fails_in_the_middle_goes_on_bare(it, monkeypatch)
     assert it.probe.guard.reasons == {"loaders": "ValueError: ours"}
     it.probe.beat()
     assert [m["off"] for m in it.heard if m["m"] == "hello"][-1] == {"loaders": "ValueError: ours"}
+    it.ask("c1", num_workers=1)
+    it.probe.beat()
+    change = [m for m in it.heard if m["m"] == "change"][-1]
+    assert change["state"] == "refused" and "ValueError: ours" in change["reason"]
+    knobs = [m for m in it.heard if m["m"] == "loaders"][-1]["loaders"][0]["knobs"]
+    assert not any(k["can"] or k["can_now"] for k in knobs) and "ValueError: ours" in knobs[0]["reason"]
     tick = [m for m in it.heard if m["m"] == "tick"][-1]
     assert tick["wait_ns"] is None and tick["samples"] is None
