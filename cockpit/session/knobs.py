@@ -53,6 +53,7 @@ def _reports(loaders: Sequence[LoaderInfo], name: str) -> list[KnobReport]:
 def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
     entry = last_entry(state, name)
     start = (state.setup or {}).get(name)
+    start = None if start == SCRIPT else start
     asked = entry.asked[name] if entry and entry.state != "reverted" else start
     word = entry.state if entry and entry.state != "reverted" else "untouched"
     values = {report.in_force for report in reports}

@@ -235,6 +235,8 @@ def test_a_setup_from_the_start_is_queued_until_the_loader_has_it() -> None:
     waiting = fold_all([*begun, LoadersSeen(1001.0, (loader(knobs=(KnobReport("num_workers", 0, None),)),))])
     there = fold_all([*begun, LoadersSeen(1001.0, (loader(knobs=(knob("num_workers", 0, 2),)),))])
     assert (knob_rows(waiting)[0].state, knob_rows(there)[0].state) == ("queued", "kept")
+    own = fold_all([*beginning(setup={"num_workers": "script"}), LoadersSeen(1001.0, (loader(),))])
+    assert knob_rows(own)[0].state == "untouched"
 
 
 def test_activity_is_measuring_until_a_change_can_be_judged() -> None:
