@@ -19,9 +19,7 @@ GROUPS = st.fixed_dictionaries(
     {"num_workers": st.integers(0, 4)},
     optional={"prefetch_factor": st.integers(1, 4), "persistent_workers": st.booleans()},
 ).map(lambda asked: asked if asked["num_workers"] else {"num_workers": 0})
-SCRIPT = st.builds(
-    scenes.settings, workers=st.integers(0, 2), prefetch=st.integers(1, 3), persistent=st.booleans()
-)
+SCRIPT = st.builds(scenes.settings, workers=st.integers(0, 2), prefetch=st.integers(1, 3), persistent=st.booleans())
 BOUNDARIES = st.dictionaries(st.integers(0, scenes.EPOCHS - 1), GROUPS, max_size=2)
 NOW = st.dictionaries(st.tuples(st.integers(0, scenes.EPOCHS - 1), st.integers(0, 9)), GROUPS, max_size=3)
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -67,9 +65,7 @@ def test_without_workers_rising_and_falling(name: str) -> None:
     assert harness.swaps
 
 
-@pytest.mark.parametrize(
-    "name", ["plain", "shared_generator", "eager_batches", "distributed", "leaves_early"]
-)
+@pytest.mark.parametrize("name", ["plain", "shared_generator", "eager_batches", "distributed", "leaves_early"])
 def test_with_workers_changed_both_ways(name: str) -> None:
     now = {(0, 2): {"num_workers": 0}, (1, 3): {"num_workers": 1}}
     check_equal(name, scenes.settings(2, 1, False), {2: {"num_workers": 0}}, now)
