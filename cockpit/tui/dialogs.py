@@ -11,6 +11,7 @@ from cockpit.model.knobs import Value, show_value
 from cockpit.session.actions import ACTIONS
 from cockpit.session.state import State
 
+from .footer import wrapped
 from .format import factor, rate
 from .glyphs import Glyphs, printable
 from .rows import Row, Run, cells, cut, fit, row
@@ -128,7 +129,10 @@ def saved_rows(path: str, command: str, width: int, glyphs: Glyphs) -> list[Row]
     body: list[list[Run]] = [
         [("saved to ", "dim"), (cut_front(path, size - 14), "text")],
         [],
-        [("use it: ", "dim"), (command, "bold text")],
+        *(
+            [("        " if at else "use it: ", "dim"), (piece, "bold text")]
+            for at, piece in enumerate(wrapped(command, max(8, size - 12)))
+        ),
     ]
     return box("saved", body, keys(("esc", "close")), size, glyphs)
 

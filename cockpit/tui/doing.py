@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import Value
 from cockpit.session.knobs import KnobRow
-from cockpit.session.report import setup_of
+from cockpit.session.report import again_words, setup_of
 from cockpit.session.save import DEFAULT_FILE, save
 from cockpit.session.state import State
 
@@ -196,7 +196,7 @@ class Doing:
             return
         if not app.feed.over:
             app.beside(self._command("saved", None, {"path": str(path)}))
-        command = f"cockpit run --config {path.name} {clean(state.script)}".rstrip()
+        command = clean(again_words(state, path.name))
         app.box(
             lambda width, height, top: dialogs.saved_rows(str(path), command, width, app.glyphs),
             {"enter": "", "q": ""},

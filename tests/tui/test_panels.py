@@ -12,6 +12,7 @@ from cockpit.model.events import ChangeAsked, ChangeMoved, MachineSeen, Sampled
 from cockpit.session.fold import fold
 from cockpit.session.state import Phases, State
 from cockpit.tui.bars import bar, bar_row, legend
+from cockpit.tui.dialogs import saved_rows
 from cockpit.tui.footer import footer_row, wrapped
 from cockpit.tui.glyphs import BRAILLE
 from cockpit.tui.head import change_row, speed_row, title_row
@@ -169,6 +170,12 @@ def test_the_footer_drops_words_but_never_the_way_out() -> None:
     for width in (20, 40, 60, 200):
         row = text_of([footer_row(View(None, 0.0), width)])
         assert "q leave" in row and len(row) <= width
+
+
+def test_a_long_command_to_copy_is_shown_whole() -> None:
+    command = "cockpit run --config cockpit.toml -- " + " ".join(f"--option-{number} value" for number in range(12))
+    lines = ["".join(text for text, _ in each).strip("│╭╮╰╯─ ") for each in saved_rows("/a/b", command, 80, BRAILLE)]
+    assert command in " ".join(lines).replace("  ", " ")
 
 
 def test_wrapping_loses_nothing() -> None:
