@@ -122,7 +122,9 @@ class Unsaid:
         self._warnings: Any = None
 
     def __enter__(self) -> None:
-        self._warnings = getattr(self._data, "warnings", None)
+        current = getattr(self._data, "warnings", None)
+        # two threads may build at once and leave in any order: each puts back the real one
+        self._warnings = current._warnings if isinstance(current, Unsaid) else current
         if self._warnings is not None:
             self._data.warnings = self
 
