@@ -17,6 +17,7 @@ from .recorder import Recorder
 from .roles import Roles
 
 _DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PATIENCE = 200
 """Outermost forwards without any backward after which the search pauses; the first backward resumes it."""
 
@@ -36,6 +37,7 @@ class Roots:
         self._calls = 0
         self.searching = False
         self.on_evaluation: Callable[[], None] = lambda: None
+        self._switch = guard.switch("forward")
         self._finder = guard.around("forward", self._original, self._entering, self._left)
         self._slot_class = slot_class(guard, recorder, self.after_forward)
 
@@ -70,11 +72,23 @@ class Roots:
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
         self.stop_searching()
-        for reference in self._found.values():
-            module = reference()
-            if module is not None and self._is_root(module):
-                self._occupy(module)
+        modules = [reference() for reference in self._found.values()]
         self._found.clear()
+        roots = [module for module in modules if module is not None and self._is_root(module)]
+        if any(self._may_stand_in_a_graph(module) for module in roots):
+            self._switch.off("the model has hooks of its own, and functions that call it may have been compiled")
+            return
+        for module in roots:
+            self._occupy(module)
+
+    def _may_stand_in_a_graph(self, module: Any) -> bool:
+        """Whether a slot now might be a recompilation: Dynamo looks at it only on its long way through ``__call__``."""
+        counters = getattr(sys.modules.get(_DYNAMO[0]), "counters", {})
+        if not counters.get("stats") or "_orig_mod" in module._modules:
+            return False  # nothing compiled yet; or itself the compiled one, which stands outside of its graphs
+        attributes = module.__dict__
+        hooked = any(attributes.get(name) for name in _HOOKS) or "forward" in attributes
+        return hooked or type(module).__call__ is not self._original
 
     def _entering(self, module: Any, *_: Any) -> tuple[int, int, Any, str] | None:
         recorder = self._recorder
