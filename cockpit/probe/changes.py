@@ -265,9 +265,16 @@ class Changes:
                 ask.in_force = {name: getattr(notice.in_force, name) for name in ask.knobs}
                 record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
                 self._asks.move(ask, "rolled_back", notice.reason)
+            self._take_back_elsewhere(asks)
             if record.role != OTHER:
                 group, former = notice.in_force, self._former.get(asks[0].id)
                 self._recorder.setting = Setting(former, group.capacity, group.num_workers)
+
+    def _take_back_elsewhere(self, asks: list[Ask]) -> None:
+        """Loaders that took the change before this one failed give it back at their next boundary."""
+        for other in list(self._registry.records.values()):
+            if other.last_landing is not None and any(ask in other.last_landing[0] for ask in asks):
+                (_, other.asked), other.last_landing = other.last_landing, None
 
 
 def _safe_length(loader: Any) -> int | None:
