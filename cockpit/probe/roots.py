@@ -45,29 +45,31 @@ class Roots:
 
     def search(self) -> None:
         """Puts the finder in place of ``nn.Module.__call__``, unless somebody else has replaced that meanwhile."""
-        if not self.searching and self._module_class.__call__ is self._original:
-            self._module_class.__call__ = self._finder
-            self._tell_dynamo(self._finder)
+        if not self.searching and self._put(self._finder, instead_of=self._original):
             self.searching = True
             self._calls = self._depth = 0
 
     def stop_searching(self) -> None:
         """Puts ``nn.Module.__call__`` back; what was found gets its slot."""
-        if self.searching and self._module_class.__call__ is self._finder:
-            self._module_class.__call__ = self._original
-            self._tell_dynamo(self._original)
+        if self.searching:
+            self._put(self._original, instead_of=self._finder)
         self.searching = False
 
-    def _tell_dynamo(self, in_place: Any) -> None:
-        """Dynamo knows ``nn.Module``'s own ``__call__`` by what it found when it was imported, perhaps our finder.
+    def _put(self, call: Any, instead_of: Any) -> bool:
+        """Put ``call`` in place as ``nn.Module.__call__``, if what is there is ``instead_of`` and nobody else's.
 
-        Where that is not what is in place, it traces the whole way through ``__call__`` instead of going straight to
-        ``forward``: other guards, and our slots in the script's graphs.
+        Dynamo knows the class's own ``__call__`` by what it found when it was imported, perhaps our finder. Where that
+        is not what is in place, it traces the whole way through ``__call__`` instead of going straight to ``forward``:
+        other guards, and our slots in the script's graphs. So it is told.
         """
+        if self._module_class.__call__ is not instead_of:
+            return False
+        self._module_class.__call__ = call
         for name in _DYNAMO:
             known = getattr(sys.modules.get(name), "unpatched_nn_module_call", None)
             if known is self._original or known is self._finder:
-                sys.modules[name].unpatched_nn_module_call = in_place  # type: ignore[attr-defined]
+                sys.modules[name].unpatched_nn_module_call = call  # type: ignore[attr-defined]
+        return True
 
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
@@ -97,6 +99,9 @@ class Roots:
         self._depth += 1
         if self._depth > 1:
             return 0, 0, None, ""
+        # only the outermost is looked for: what is compiled inside must not have seen the finder (guards on it fail
+        # once it is gone, and a whole model would be compiled again)
+        self._put(self._original, instead_of=self._finder)
         was = recorder.doing
         recorder.doing, recorder.since = phases.FORWARD, recorder.clock()
         return recorder.since, recorder.charged, module, was
@@ -106,6 +111,8 @@ class Roots:
         began, charged, module, was = token
         if module is None:
             return
+        if self.searching:
+            self._put(self._finder, instead_of=self._original)
         self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1

@@ -77,7 +77,7 @@ def test_only_processes_that_train_speak_and_nobody_hangs(tmp_path):
     path, run = script(tmp_path, family(FAMILY)), tmp_path / "run"
     run.mkdir()
     engine = FakeEngine(run / "s")
-    out, err = finish(launch(path, probe_env(run, {}), "fork", "spawn"), 90)
+    out, err = finish(launch(path, probe_env(run, {}), "fork", "spawn"), 150)
     assert err == ""
     lines = [line.split() for line in out.splitlines()]
     assert [word for word, _ in lines] == ["main", "thread", "_exit", "exit", "exec", "rank", "rank", "end"]
@@ -124,7 +124,7 @@ def test_the_end_is_the_scripts_own_however_it_comes(tmp_path):
     ends = {"raise": 7, "os._exit": 8, "SIGINT": -signal.SIGINT, "SIGTERM": -signal.SIGTERM}
     running = {how: launch(path, probe_env(run, {}), how) for how in ends}
     for how, process in running.items():
-        out, err = finish(process, 60)
+        out, err = finish(process, 120)
         assert (out, process.returncode) == ("leaving\n", ends[how])
         assert "cockpit" not in err
         assert ("KeyboardInterrupt" in err) if how == "SIGINT" else (err == "")
