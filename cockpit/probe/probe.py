@@ -60,6 +60,7 @@ class Probe:
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.roots = Roots(torch, self.guard, self.recorder, self.roles)
         self.roots.on_evaluation = self.hooks.close_trailing
+        self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
         self.ticks = Ticks(self.recorder)
@@ -68,6 +69,7 @@ class Probe:
         self._said_off = 0
         self._said_trains = False
         self._unread = False
+        self._backwards_seen = 0
 
     def _control(self, loader: Any) -> LoaderControl:
         return LoaderControl(self.mechanism, loader)
@@ -169,8 +171,6 @@ class Probe:
             recorder.strays, recorder.thread = 0, None
             recorder.leave_steps()
 
-    _backwards_seen = 0
-
     def _exchange(self) -> None:
         for message in self.link.pump():
             self.guard.run("changes", self.asks.receive, message)
@@ -185,8 +185,14 @@ class Probe:
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
 
+    def _search_roots(self) -> None:
+        """Training begins, perhaps in another thread than before: look for its roots until the next step ends."""
+        self.guard.run("forward", self.roots.search)
+        self.recorder.awaited = True
+
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""
+        self.roots.mind_dynamo()
         if self._unread:  # a forked child that iterates a loader of its own
             self._unread = False
             self.guard.run("changes", self.asks.start, told(self._environ[ENV_RUN]))
@@ -216,7 +222,7 @@ class Probe:
         self.link.close()
         self.link = self._new_link()
         self.recorder.reset()
-        self.roles.__init__()  # type: ignore[misc]
+        self.roles.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.hooks.news.clear()
         self.asks.restart()
@@ -254,6 +260,7 @@ def _is_child() -> bool:
 
 
 def told(folder: str) -> dict[str, Any]:
+    """What start.json in the run's data folder says; nothing where there is none."""
     try:
         with open(os.path.join(folder, START_FILE), encoding="utf-8") as file:
             told = json.load(file)

@@ -35,6 +35,7 @@ class Roots:
         self._found: dict[int, weakref.ref[Any]] = {}
         self._depth = 0
         self._calls = 0
+        self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
         self.searching = False
         self.on_evaluation: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
@@ -53,6 +54,10 @@ class Roots:
         """Puts ``nn.Module.__call__`` back; what was found gets its slot."""
         if self.searching:
             self._put(self._original, instead_of=self._finder)
+            for callbacks, ours in self._callbacks:
+                if ours in callbacks:
+                    callbacks.remove(ours)
+            self._callbacks = []
         self.searching = False
 
     def _put(self, call: Any, instead_of: Any) -> bool:
@@ -70,6 +75,24 @@ class Roots:
             if known is self._original or known is self._finder:
                 sys.modules[name].unpatched_nn_module_call = call  # type: ignore[attr-defined]
         return True
+
+    def mind_dynamo(self) -> None:
+        """From now on step aside while Dynamo compiles: a function of the script may call modules that have hooks."""
+        handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+        if self.searching and not self._callbacks and handler is not None:
+            self._callbacks = [
+                (handler.start_callbacks, self._compiling),
+                (handler.end_callbacks, self._compiled),
+            ]
+            for callbacks, ours in self._callbacks:
+                callbacks.append(ours)
+
+    def _compiling(self, *_: Any) -> None:
+        self._put(self._original, instead_of=self._finder)
+
+    def _compiled(self, *_: Any) -> None:
+        if self.searching and not self._depth:
+            self._put(self._finder, instead_of=self._original)
 
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
@@ -99,6 +122,7 @@ class Roots:
         self._depth += 1
         if self._depth > 1:
             return 0, 0, None, ""
+        self.mind_dynamo()
         # only the outermost is looked for: what is compiled inside must not have seen the finder (guards on it fail
         # once it is gone, and a whole model would be compiled again)
         self._put(self._original, instead_of=self._finder)
