@@ -16,6 +16,10 @@ class Roles:
     """``recent``: streams that handed out a batch since the last backward, oldest first."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing seen: at install and in a forked child."""
         self.recent: list[Stream] = []
         self.interval = 0
 

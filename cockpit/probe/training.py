@@ -6,7 +6,7 @@ loader, nothing new) must go straight through; only what changes the picture tak
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from .recorder import BACKWARD, OPTIMIZER, Recorder
 from .roles import Roles
@@ -22,6 +22,7 @@ class Training:
         self._registry = registry
         self._changes = changes
         self._hooks = hooks
+        self.on_first_backward: Callable[[], None] = lambda: None
 
     def after_backward(self, began: int, charged: int) -> None:
         """A backward that began at ``began`` has ended."""
@@ -40,6 +41,7 @@ class Training:
             recorder.last_update_ns = now
         if recorder.thread is None:
             recorder.thread = recorder.ident()
+            self.on_first_backward()
         recent, plain = roles.recent, recorder.base is not None and not recorder.read_ahead
         if plain and len(recent) == 1 and recent[0].trains:
             roles.interval += 1

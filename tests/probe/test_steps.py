@@ -289,6 +289,7 @@ def test_training_that_moves_to_another_thread_is_followed(it):
     worker.start()
     worker.join()
     assert it.recorder.steps > 50
+    assert not it.probe.roots.searching
 
 
 def test_an_iterable_dataset_counts_what_came(it):
@@ -501,3 +502,15 @@ def test_a_wrapper_that_was_put_round_the_finder_stays_and_costs_no_counting(it,
         train_step(model, optimizer, batch)
     assert nn.Module.__call__ is theirs
     assert [s["forward"] for s in it.steps()] == [10.0] * 6
+
+
+def test_the_search_for_roots_gives_up_where_nothing_trains_and_comes_back_when_something_does(it):
+    model, optimizer = made(it)
+    for _ in range(250):
+        model(torch.ones(1, 2))
+    assert not it.probe.roots.searching and nn.Module.__call__ is it.probe.roots._original
+    for batch in loader_of(it):
+        train_step(model, optimizer, batch)
+    assert nn.Module.__call__ is it.probe.roots._original
+    assert model.__dict__["_compiled_call_impl"] is not None
+    assert [s["forward"] for s in it.steps()][1:] == [10.0] * 5
