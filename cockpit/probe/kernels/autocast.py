@@ -8,6 +8,8 @@ that this part needs float32), and costs nothing until autocast was asked for.
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from typing import Any, Callable
 
 from ..groups import Refused
@@ -46,6 +48,7 @@ class Places:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
+        self._folder = os.path.dirname(torch.__file__) + os.sep
         self._class = torch.amp.autocast_mode.autocast
         self._original: Callable[[Any], Any] = self._class.__enter__
         self._replacement = self._make()
@@ -72,6 +75,12 @@ class Places:
         region._cockpit = True
         return region
 
+    def _placed_by_script(self, frame: Any) -> bool:
+        """torch enters autocast itself, to run something again as it was (checkpointing, ``custom_bwd``)."""
+        while frame is not None and frame.f_code.co_name in ("__enter__", "decorate_autocast"):
+            frame = frame.f_back  # the older torch.cuda.amp.autocast calls its parent's; a decorated function
+        return frame is None or not frame.f_code.co_filename.startswith(self._folder)
+
     def _make(self) -> Any:
         torch, original, is_compiling = self._torch, self._original, self._torch.compiler.is_compiling
 
@@ -79,7 +88,11 @@ class Places:
             if is_compiling() or "_cockpit" in region.__dict__:
                 return original(region)
             word = self.wanted.get(region.device)
-            if word is None or (not region._enabled and (self.calls or inside_any(torch))):
+            if (
+                word is None
+                or not self._placed_by_script(sys._getframe(1))
+                or (not region._enabled and (self.calls or inside_any(torch)))
+            ):
                 return original(region)
             own = region._enabled, region.fast_dtype
             region._enabled = word != OFF

@@ -7,6 +7,7 @@ so that its recompilations never count against the script's own.
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 import shutil
@@ -28,7 +29,9 @@ def _call(module: Any, args: Any, kwargs: Any) -> Any:
 def compiled_call(torch: Any, mode: str) -> Callable[[Any, Any, Any], Any]:
     """A function (module, args, kwargs) that compiles at its first call; one more code object of its own each time."""
     code = _call.__code__.replace(co_filename=FILE)
-    compiled: Callable[[Any, Any, Any], Any] = torch.compile(FunctionType(code, {}, "call"), mode=mode)
+    compiled: Callable[[Any, Any, Any], Any] = torch.compile(
+        FunctionType(code, {"__builtins__": builtins}, "call"), mode=mode
+    )
     return compiled
 
 

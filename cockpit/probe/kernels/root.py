@@ -143,7 +143,8 @@ class RootKernels:
             kept.put_back()
         back = self._former if self._former != self.setting else Setting()
         result = self._run(back, module, args, kwargs)
-        reason = why(error)
+        inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
+        reason = why(inner if isinstance(inner, Exception) else error)
         if kept is None:
             reason += " (this step's forward ran twice: its random numbers were drawn twice)"
         self._give_up(back, reason)
