@@ -78,7 +78,9 @@ def test_ten_times_on_and_off_and_bit_identical_after():
     expected = train(bare)
     torch.manual_seed(5)
     assert train(toggled) == expected
-    assert all(torch.equal(a, b) for a, b in zip(bare.state_dict().values(), toggled.state_dict().values()))
+    assert all(
+        torch.equal(a, b) for a, b in zip(bare.state_dict().values(), toggled.state_dict().values(), strict=True)
+    )
     assert torch.amp.autocast_mode.autocast.__enter__ is kernels.places._original
 
 
@@ -260,7 +262,9 @@ def test_a_failing_forward_runs_the_old_way_and_leaves_no_trace():
     torch.manual_seed(5)
     assert train(failing, 2) == expected
     assert failing.calls == 3 and bare.calls == 2
-    assert all(torch.equal(a, b) for a, b in zip(bare.state_dict().values(), failing.state_dict().values()))
+    assert all(
+        torch.equal(a, b) for a, b in zip(bare.state_dict().values(), failing.state_dict().values(), strict=True)
+    )
     notice = kernels.take_notices()[0]
     assert notice.failed.autocast == "bf16" and notice.setting.autocast == "script" and "RuntimeError" in notice.reason
     assert kernels.roots[0].idle and not kernels.places.wanted

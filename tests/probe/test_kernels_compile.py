@@ -228,7 +228,7 @@ def test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace(monkeypatch,
     kernels.land({"compile": "default"})
     torch.manual_seed(5)
     assert train(model, 3) == expected
-    assert all(torch.equal(a, b) for a, b in zip(bare.state_dict().values(), model.state_dict().values()))
+    assert all(torch.equal(a, b) for a, b in zip(bare.state_dict().values(), model.state_dict().values(), strict=True))
     assert "no such compiler" in kernels.take_notices()[0].reason
     assert row(kernels, "compile").in_force == "off"
 

@@ -68,7 +68,11 @@ def test_matmul_tells_whether_this_cpu_cares():
     cares = changes_products(torch)
     assert torch.equal(state, torch.get_rng_state())
     assert torch.get_float32_matmul_precision() == "highest"
-    note = row(control(net()), "matmul").note
+    model = net()
+    kernels = control(model)
+    assert row(kernels, "matmul").note is None, "nothing is tried before anybody asks"
+    kernels.land({"matmul": "high"})
+    note = row(kernels, "matmul").note
     assert (note is not None and note.startswith("no effect")) is not cares
 
 

@@ -22,12 +22,18 @@ class Setter:
     """One setting. ``script`` is what was in force when it was first set, None while nobody has."""
 
     def __init__(
-        self, name: str, read: Callable[[], Value], write: Callable[[Any], None], limit: Callable[[], Refusal]
+        self,
+        name: str,
+        read: Callable[[], Value],
+        write: Callable[[Any], None],
+        limit: Callable[[], Refusal],
+        examine: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._read = read
         self._write = write
         self.limit = limit
+        self._examine = examine
         self.script: Value | None = None
         self.asked: Value | None = None
 
@@ -46,6 +52,7 @@ class Setter:
         if not limit.can:
             raise Refused(limit.reason or "%s cannot be set here" % self.name)
         self._known()
+        self._examine()
         return value
 
     def _known(self) -> Value:
@@ -75,8 +82,10 @@ def threads(torch: Any) -> Setter:
     """Threads that one operation may use on the CPU."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
+    openmp = "openmp" in torch.__config__.parallel_info().lower()
+
     def limit() -> Refusal:
-        if "openmp" not in torch.__config__.parallel_info().lower():
+        if not openmp:
             return Refusal(can=False, can_now=False, reason="this torch was built without OpenMP")
         notes = []
         if torch.get_num_threads() > usable:
@@ -92,18 +101,20 @@ def matmul(torch: Any, device_type: Callable[[], str]) -> Setter:
     """How exactly float32 matrices are multiplied; ``device_type`` says where the model is, ``""`` for not known."""
     effect: dict[str, bool] = {}
 
+    def examine() -> None:
+        """Only once somebody asks: it sets the precision for a moment."""
+        if device_type() == "cpu" and "cpu" not in effect:
+            effect["cpu"] = changes_products(torch)
+
     def limit() -> Refusal:
         device = device_type()
-        if device == "cpu":
-            if device not in effect:
-                effect[device] = changes_products(torch)
-            if not effect[device]:
-                return Refusal(note="no effect: this CPU multiplies float32 exactly either way")
-        elif device == "cuda" and torch.cuda.get_device_capability() < (8, 0):
+        if device == "cpu" and not effect.get(device, True):
+            return Refusal(note="no effect: this CPU multiplies float32 exactly either way")
+        if device == "cuda" and torch.cuda.get_device_capability() < (8, 0):
             return Refusal(note="no effect: this GPU has no TF32")
         return Refusal(note=COMPILED_ONCE_MORE if compiles() else None)
 
-    return Setter("matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, limit)
+    return Setter("matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, limit, examine)
 
 
 def compiles() -> bool:
