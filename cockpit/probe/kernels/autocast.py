@@ -103,7 +103,8 @@ class Places:
             finally:
                 region._enabled, region.fast_dtype = own
 
-        return disguise(replacement, original, UNSEEN)
+        disguise(replacement, original, UNSEEN)
+        return replacement
 
 
 def check(torch: Any, module: Any, device: str, word: str) -> None:

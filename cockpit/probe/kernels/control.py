@@ -88,7 +88,10 @@ class Kernels:
     def land(self, asked: Mapping[str, Value]) -> dict[str, Value | None]:
         """In force for what runs from here on; the values before. Raises Refused, and then nothing has changed."""
         self.plan(asked)
-        before = {row.name: row.in_force for row in self.reports() if row.name in asked}
+        before: dict[str, Value | None] = {row.name: row.in_force for row in self.reports() if row.name in asked}
+        for root in self.roots[:1]:
+            # where nothing was asked for yet, undo leads back to the script's own, whatever that is
+            before.update({name: SCRIPT for name in root.untouched if name in asked})
         for name, value in asked.items():
             if name in self.setters:
                 self.setters[name].set(value)

@@ -105,6 +105,11 @@ class RootKernels:
         return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
 
     @property
+    def untouched(self) -> list[str]:
+        """The knobs that are as the script has them."""
+        return [name for name, word in self.setting._asdict().items() if word == SCRIPT]
+
+    @property
     def idle(self) -> bool:
         """Nothing of ours is in force: the slot may call what the script has."""
         return self.setting == Setting()
