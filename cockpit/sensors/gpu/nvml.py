@@ -4,8 +4,8 @@ The vendor's library may hang, or bring its process down when a device falls off
 nothing else and ends with its stdin. It decides what is asked again and when; it must never answer 0 for what the
 library did not tell: such a figure is None, and its error stands beside it.
 
-Request: ``{"uuids": ["GPU-…"]}``, or null for every device of the machine. Before each device it says ``{"at": uuid}``,
-so that whoever finds this process dead knows which device killed it.
+Request: ``{"at_s": 12.5, "uuids": ["GPU-…"]}``: the asker's clock, and the devices (null: all there are).
+Before each device it says ``{"at": uuid}``, so that whoever finds this process dead knows which device killed it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,19 +72,20 @@ def divided(value: Any, by: float) -> float | None:
 
 
 class Nvml:
-    """``library`` is the ``pynvml`` module, ``clock`` a clock in seconds that only goes on, ``say`` sends a message."""
+    """``library`` is the ``pynvml`` module, ``say`` sends a message. The clock comes with each question."""
 
-    def __init__(self, library: Any, clock: Callable[[], float], say: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, library: Any, say: Callable[[dict[str, Any]], None]) -> None:
         self._library = library
-        self._clock = clock
         self._say = say
+        self._now_s = 0.0
         self._start = Retry()
         self._began = False
         self._driver: str | None = None
         self._devices: dict[str, Device] = {}
 
-    def answer(self, uuids: list[str] | None) -> dict[str, Any]:
-        """All that can be told now about these devices."""
+    def answer(self, uuids: list[str] | None, now_s: float) -> dict[str, Any]:
+        """All that can be told at ``now_s`` about these devices."""
+        self._now_s = now_s
         if not self._has_begun():
             return {"error": self._start.error, "driver": None, "devices": []}
         try:
@@ -95,7 +95,7 @@ class Nvml:
         return {"error": None, "driver": self._driver, "devices": [self._tell(uuid) for uuid in wanted]}
 
     def _has_begun(self) -> bool:
-        if not self._began and self._clock() >= self._start.not_before_s:
+        if not self._began and self._now_s >= self._start.not_before_s:
             try:
                 self._library.nvmlInit()
                 self._began = True
@@ -104,7 +104,7 @@ class Nvml:
             except self._library.NVMLError as error:
                 # the version alone is no reason to do without the rest
                 if not self._began:
-                    self._start.failed(error.value, self._clock())
+                    self._start.failed(error.value, self._now_s)
         return self._began
 
     def _all_uuids(self) -> list[str]:
@@ -115,7 +115,7 @@ class Nvml:
     def _tell(self, uuid: str) -> dict[str, Any]:
         device = self._devices.setdefault(uuid, Device())
         told: dict[str, Any] = {"uuid": uuid, "figures": {}, "errors": {}}
-        if self._clock() >= device.whole.not_before_s:
+        if self._now_s >= device.whole.not_before_s:
             self._say({"at": uuid})
             self._read(uuid, device, told)
         return told | {"name": device.name, "seen_as": device.uuid, "mig": device.mig, "error": device.whole.error}
@@ -128,11 +128,11 @@ class Nvml:
                 device.name = self._library.nvmlDeviceGetName(device.handle)
             device.whole.worked()
         except self._library.NVMLError as error:
-            device.whole.failed(error.value, self._clock())
+            device.whole.failed(error.value, self._now_s)
             return
         for name, ask in ASKS.items():
             retry = device.figures.setdefault(name, Retry())
-            if self._clock() >= retry.not_before_s:
+            if self._now_s >= retry.not_before_s:
                 try:
                     told["figures"] |= ask(self._library, device.handle)
                     retry.worked()
@@ -140,9 +140,9 @@ class Nvml:
                     if error.value in (LOST, RESET):
                         # nothing that was read a moment ago describes a device that is gone
                         told["figures"], told["errors"] = {}, {}
-                        device.whole.failed(error.value, self._clock())
+                        device.whole.failed(error.value, self._now_s)
                         return
-                    retry.failed(error.value, self._clock())
+                    retry.failed(error.value, self._now_s)
             if retry.error is not None:
                 told["errors"][name] = retry.error
 
@@ -206,10 +206,10 @@ ASKS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
 }
 
 
-def requests() -> Iterator[list[str] | None]:
+def requests() -> Iterator[dict[str, Any]]:
     """What the parent asks, until it closes our stdin (or dies)."""
     for line in sys.stdin:
-        yield json.loads(line)["uuids"]
+        yield json.loads(line)
 
 
 def main() -> None:
@@ -227,9 +227,9 @@ def main() -> None:
         for _ in requests():
             say({"error": "missing", "driver": None, "devices": []})
         return
-    nvml = Nvml(pynvml, time.monotonic, say)
-    for uuids in requests():
-        say(nvml.answer(uuids))
+    nvml = Nvml(pynvml, say)
+    for request in requests():
+        say(nvml.answer(request["uuids"], request["at_s"]))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ class NvmlReader:
         wanted = None if uuids is None else [uuid for uuid in uuids if uuid not in spared]
         self._asked_s, self._next_s = now_s, now_s + self._period_s
         try:
-            child.stdin.write(json.dumps({"uuids": wanted}).encode() + b"\n")
+            child.stdin.write(json.dumps({"at_s": now_s, "uuids": wanted}).encode() + b"\n")
             child.stdin.flush()
         except OSError:
             self._fall(now_s, "has crashed")
@@ -153,6 +153,11 @@ class NvmlReader:
         self._fallen = how
         self._next_s = now_s + RESTART_S[min(self._falls, len(RESTART_S) - 1)]
         self._falls += 1
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a question has not been answered yet."""
+        return self._asked_s is not None
 
     def wait(self, at_most_s: float) -> None:
         """Return as soon as the child says something."""
