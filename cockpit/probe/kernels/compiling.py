@@ -8,6 +8,8 @@ so that its recompilations never count against the script's own.
 from __future__ import annotations
 
 import builtins
+import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -60,6 +62,22 @@ def missing_compiler(device: str) -> str | None:
     if device == "cuda" and not any(shutil.which(word) for word in ("gcc", "clang", os.environ.get("CC") or "cc")):
         return "no C compiler (cc): Triton needs one"
     return None
+
+
+def load(watch: CompileWatch) -> None:
+    """Imports Dynamo and inductor (seconds, the first time): now, rather than in the middle of a step."""
+    for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config"):
+        importlib.import_module(name)
+    watch.attach()
+
+
+def backward_with_forward() -> Any:
+    """Inside, the backward is compiled together with its forward: a failure falls into the forward, where the call
+    can still be run the old way."""
+    config = sys.modules.get("torch._functorch.config")
+    if not hasattr(config, "force_non_lazy_backward_lowering"):
+        return contextlib.nullcontext()
+    return config.patch(force_non_lazy_backward_lowering=True)  # type: ignore[union-attr]
 
 
 class CompileWatch:

@@ -9,6 +9,9 @@ import random
 import sys
 from typing import Any, Callable
 
+LARGEST = 16 * 2**20
+"""Bytes of a buffer that is still kept: statistics are small, what is larger are tables that no forward changes."""
+
 
 class Kept:
     """The generators' states and the module's buffers as they are now."""
@@ -31,7 +34,7 @@ class Kept:
             (owner._buffers, name, tensor, tensor.detach().clone())
             for owner in module.modules()
             for name, tensor in owner._buffers.items()
-            if tensor is not None
+            if tensor is not None and tensor.numel() * tensor.element_size() <= LARGEST
         ]
 
     def _generator(self, generator: Any) -> None:

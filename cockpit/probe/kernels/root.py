@@ -7,7 +7,6 @@ was, and a notice says why. It must never keep the module alive, and never hide 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import weakref
 from collections import deque
@@ -89,6 +88,8 @@ class RootKernels:
         wanted = self.setting._replace(**asked)
         if wanted == self.setting:
             return
+        if wanted.compile not in (SCRIPT, compiling.OFF):
+            compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
         self._tried.clear()
         self.seen = self.partly = None
@@ -133,8 +134,7 @@ class RootKernels:
                 return self._again(error, None, module, args, kwargs)
         kept = None if self.idle else Kept(self._torch, module)
         try:
-            with self._whole_compile():
-                result = self._run(self.setting, module, args, kwargs)
+            result = self._run(self.setting, module, args, kwargs)
         except Exception as error:
             if kept is None or raised_by_signal_handler(error.__traceback__):
                 raise
@@ -205,11 +205,11 @@ class RootKernels:
         call = self._compiled.get(setting)
         if call is None:
             call = self._compiled[setting] = compiling.compiled_call(self._torch, setting.compile)
-            self._watch.attach()
         heard: list[int] = []
         self._watch.heard = heard
         try:
-            result = call(wrapped if wrapped is not None else module, args, kwargs)
+            with compiling.backward_with_forward():
+                result = call(wrapped if wrapped is not None else module, args, kwargs)
         finally:
             self._watch.heard = None
         if heard:
@@ -226,18 +226,6 @@ class RootKernels:
     def recompiles(self) -> int:
         """Of the code in force."""
         return max(0, self._spent.get(self.setting, 0) - 1)
-
-    def _whole_compile(self) -> Any:
-        """While a call is tried the backward is compiled with it: a failure then falls into the forward, where the
-        call can still be run the old way."""
-        if self.setting.compile in (SCRIPT, compiling.OFF):
-            return contextlib.nullcontext()
-        __import__("torch._functorch.config")
-        config = sys.modules["torch._functorch.config"]
-        patched = getattr(config, "patch", None)
-        if patched is None or not hasattr(config, "force_non_lazy_backward_lowering"):
-            return contextlib.nullcontext()
-        return patched(force_non_lazy_backward_lowering=True)
 
     def _apart(self, result: Any) -> Any:
         """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
