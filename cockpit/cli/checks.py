@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit.sensors.gpu.figures import GpuFigures
+from cockpit.model.gpu import GpuFigures
 from cockpit.tui.terminal import terminal_of, why_not
 
 from .surroundings import Surroundings

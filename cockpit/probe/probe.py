@@ -16,6 +16,7 @@ from typing import Any
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
 from .asks import Asks
 from .changes import Changes
+from .devices import used_devices
 from .guard import Guard
 from .hooks import LoaderHooks
 from .link import Link
@@ -60,6 +61,8 @@ class Probe:
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
         self.child = multiprocessing.parent_process() is not None
+        self.devices: tuple[str, ...] = ()
+        self._said_devices: tuple[str, ...] = ()
         self._said_off = 0
         self._said_trains = False
 
@@ -73,7 +76,7 @@ class Probe:
 
     def greeting(self) -> list[dict[str, Any]]:
         """hello, loaders, and the last word on each change: begins every connection."""
-        self._said_off = self.guard.failures
+        self._said_off, self._said_devices = self.guard.failures, self.devices
         self._said_trains = trains(self.registry.records.values()) or self.recorder.steps > 0
         hello = {
             "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": self._number("RANK"),
@@ -81,6 +84,7 @@ class Probe:
             "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
             "accelerator": self._accelerator(), "t_ns": self.clock(), "trains": self._said_trains,
             "off": dict(self.guard.reasons),
+            "devices": list(self.devices),
         }  # fmt: skip
         return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
 
@@ -118,7 +122,7 @@ class Probe:
     def _gather(self, now: int) -> None:
         recorder, link = self.recorder, self.link
         can_tell = known(recorder, self.guard.reasons)
-        if self.guard.failures != self._said_off or not self._said_trains:
+        if (self.guard.failures, self.devices) != (self._said_off, self._said_devices) or not self._said_trains:
             for message in self.greeting()[:1]:
                 link.say(message)
         marks = []
@@ -156,8 +160,13 @@ class Probe:
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
         self.recorder.awaited = False
+        self.guard.run("devices", self._see_devices)
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
+
+    def _see_devices(self) -> None:
+        """In the training's thread, once: the probe's own never asks the driver anything."""
+        self.devices = used_devices(self.torch)
 
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""

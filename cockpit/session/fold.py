@@ -18,6 +18,7 @@ from cockpit.model.events import (
     EpochEnded,
     Event,
     EventsDropped,
+    GpuSampled,
     LoadersSeen,
     MachineSeen,
     OutputSeen,
@@ -31,7 +32,7 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 
-from . import measure, trials
+from . import gpu, measure, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -94,6 +95,10 @@ def _sampled(state: State, event: Sampled) -> State:
     return replace(state, latest=event, recent=recent, rings=rings, **known)
 
 
+def _gpu(state: State, event: GpuSampled) -> State:
+    return replace(state, gpu=event)
+
+
 _COUNTERS = ("step", "epoch", "step_in_epoch", "optimizer_steps")
 
 
@@ -134,6 +139,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         survivors=event.survivors,
         ended_s=event.at_s,
         ranks=(),
+        gpu=gpu.at_rest(state.gpu),
     )
     return trials.close_pending(ended, event.at_s)
 
@@ -150,6 +156,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     ProbeLost: _probe_lost,
     LoadersSeen: _loaders,
     Sampled: _sampled,
+    GpuSampled: _gpu,
     BlockMeasured: _block,
     EpochEnded: _epoch,
     ChangeAsked: trials.asked,

@@ -18,8 +18,9 @@ from support.outcome import REPO
 from cockpit.cli.checks import CHECKS, FINE, LIMITED, MISSING, Check, home_words, judge, size_words
 from cockpit.cli.doctor import line
 from cockpit.cli.surroundings import Surroundings, ask_torch, look_at_folder, look_at_sockets
+from cockpit.model.gpu import GpuFigures
 from cockpit.sensors import torch_facts
-from cockpit.sensors.gpu.figures import GpuFigures, GpuReading
+from cockpit.sensors.gpu.figures import GpuReading
 from cockpit.sensors.limits import CpuLimit
 
 TORCH = {

@@ -14,7 +14,8 @@ import pytest
 from support.bare import clean_env
 from support.outcome import REPO
 
-from cockpit.sensors.gpu.figures import THROTTLING, VERIFIED, GpuFigures, GpuReading, error_words, throttling_words
+from cockpit.model.gpu import GpuFigures
+from cockpit.sensors.gpu.figures import THROTTLING, VERIFIED, GpuReading, error_words, throttling_words
 from cockpit.sensors.gpu.nvml import Retry
 from cockpit.sensors.gpu.reader import ANSWER_S_AT_MOST, CHILD, OLD_S, NvmlReader, read_once
 from cockpit.sensors.gpu.scripted import ScriptedGpu
@@ -96,6 +97,7 @@ def test_figures_come_in_the_units_that_their_names_say(devices: Any, reader: Nv
         sm_clock_max_mhz=1980,
         throttled=("power cap", "too hot (driver)"),
         missing={},
+        source="NVML",
     )
     assert one(reading).verified is VERIFIED is False, "say so where somebody has seen it on hardware"
 
@@ -158,7 +160,9 @@ def test_a_device_that_is_gone_is_red_at_once_and_left_alone(error: int, devices
     # the first figures are still told, then it vanishes: none of them may stay
     devices({**BUSY, "power_mw": f"!{error}"}, IDLE)
     gone, well = read(reader, 1.0, "GPU-aaaa", "GPU-bbbb").devices
-    assert gone == GpuFigures("GPU-aaaa", "NVIDIA H100", trouble=error_words(error), gone=True, missing={})
+    assert gone == GpuFigures(
+        "GPU-aaaa", "NVIDIA H100", trouble=error_words(error), gone=True, missing={}, source="NVML"
+    )
     assert well.kernel_active_share == 0.0
     devices({**BUSY, "util": "crash"}, IDLE)
     gone, well = read(reader, 5_000.0, "GPU-aaaa", "GPU-bbbb").devices

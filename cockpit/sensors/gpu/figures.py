@@ -1,7 +1,6 @@
-"""What one reading of the accelerators holds, in plain figures and words; made by the readers, shown by everybody.
+"""An answer of the vendor's library in figures and words. Used by the readers; it never turns "not told" into 0.
 
-None is "not measured" and never 0. Every figure here is unverified until somebody has seen its source work on real
-hardware (``VERIFIED``); whoever shows one says so.
+Every figure is unverified until somebody has seen its source work on real hardware (``VERIFIED``).
 """
 
 from __future__ import annotations
@@ -10,37 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.model.gpu import GpuFigures
+
 VERIFIED = False
 """Has anybody compared these figures with real hardware? Only error handling and units are tested so far."""
 
 SOURCE = "NVML"
-
-
-@dataclass(frozen=True)
-class GpuFigures:
-    """One device. ``kernel_active_share`` (0..1): some kernel ran, not how much of the device it used.
-
-    Memory is of the whole device, all processes. ``throttled``: reasons why it runs slower than it could, () for none,
-    None where not measured. ``trouble``: a sentence about the whole device; ``missing``: figure to reason.
-    """
-
-    uuid: str
-    name: str | None = None
-    mig: bool = False
-    kernel_active_share: float | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    temperature_c: int | None = None
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    throttled: tuple[str, ...] | None = None
-    trouble: str | None = None
-    gone: bool = False
-    missing: Mapping[str, str] | None = None
-    source: str = SOURCE
-    verified: bool = VERIFIED
 
 
 @dataclass(frozen=True)
@@ -122,5 +96,7 @@ def _device(told: Mapping[str, Any]) -> GpuFigures:
         missing={
             name: "N/A (MIG)" if mig and number == 3 else error_words(number) for name, number in told["errors"].items()
         },
+        source=SOURCE,
+        verified=VERIFIED,
         **figures,
     )

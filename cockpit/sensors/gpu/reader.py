@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cockpit.sensors.gpu.figures import GpuFigures, GpuReading, reading_of
+from cockpit.model.gpu import GpuFigures
+from cockpit.sensors.gpu.figures import GpuReading, reading_of
 
 CHILD = (sys.executable, "-I", str(Path(__file__).with_name("nvml.py")))
 PERIOD_S = 1.0
