@@ -84,8 +84,8 @@ class Probe:
             "torch": str(self.torch.__version__), "argv": list(getattr(sys, "orig_argv", sys.argv)),
             "accelerator": self._accelerator(), "t_ns": self.clock(), "trains": self._said_trains,
             "off": dict(self.guard.reasons),
-            "devices": list(self.devices),
         }  # fmt: skip
+        hello["devices"] = list(self.devices)
         return [hello, loader_message(self.registry.records.values()), *self.asks.last_words()]
 
     def _number(self, name: str) -> int | None:

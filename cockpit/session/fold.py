@@ -71,6 +71,10 @@ def _machine(state: State, event: MachineSeen) -> State:
     return replace(state, machine=event)
 
 
+def _gpu(state: State, event: GpuSampled) -> State:
+    return replace(state, gpu=event)
+
+
 def _probe_connected(state: State, event: ProbeConnected) -> State:
     others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
     return replace(state, probe="connected", probe_seen_s=event.at_s, torch=event.torch, ranks=(*others, event))
@@ -93,10 +97,6 @@ def _sampled(state: State, event: Sampled) -> State:
     point = measure.point_of(event, state.rings[0].points, recent)
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
     return replace(state, latest=event, recent=recent, rings=rings, **known)
-
-
-def _gpu(state: State, event: GpuSampled) -> State:
-    return replace(state, gpu=event)
 
 
 _COUNTERS = ("step", "epoch", "step_in_epoch", "optimizer_steps")
