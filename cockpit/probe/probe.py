@@ -58,11 +58,11 @@ class Probe:
         self.roots = Roots(torch, self.guard, self.recorder, self.roles)
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
+        self.devices: tuple[str, ...] = ()
+        self._said_devices: tuple[str, ...] = ()
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
         self.child = multiprocessing.parent_process() is not None
-        self.devices: tuple[str, ...] = ()
-        self._said_devices: tuple[str, ...] = ()
         self._said_off = 0
         self._said_trains = False
 
