@@ -20,6 +20,7 @@ class Slot:
         self.module, self.kernels = weakref.ref(module), kernels
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.kernels.called = True
         return self.kernels.call(self.module(), args, kwargs)
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
@@ -28,7 +29,7 @@ class Slot:
 
 def control(*modules: nn.Module, world: int = 1) -> Kernels:
     """The knobs of these roots."""
-    kernels = Kernels(torch, time.perf_counter_ns, threading.get_ident, world)
+    kernels = Kernels(torch, time.perf_counter_ns, threading.get_ident, lambda: world)
     for module in modules:
         root = kernels.adopt(module, module.__dict__.get("_compiled_call_impl"))
         module.__dict__["_compiled_call_impl"] = Slot(module, root)

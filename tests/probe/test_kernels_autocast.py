@@ -174,6 +174,7 @@ def test_own_value_of_the_script_is_seen():
     kernels = control(model)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         kernels.roots[0].look()
+        model(batch())
     assert row(kernels, "autocast").script == "bf16"
 
 

@@ -23,6 +23,8 @@ class Ask:
         self.before: dict[str, Any] = {}
         self.in_force: dict[str, Any] = {}
         self.stall_ns = 0
+        self.looked = self.kernels_found = False
+        self.former = None
 
 
 class Asks:
@@ -30,6 +32,7 @@ class Asks:
 
     def __init__(self) -> None:
         self.waiting: list[Ask] = []
+        self.kernel_set: dict[str, Any] = {}
         self.said: list[tuple[str, str, str | None]] = []
 
     def is_due(self, ask: Ask, record: Any) -> bool:
@@ -174,7 +177,7 @@ def test_rolled_back_with_its_reason():
 
 
 def test_set_from_the_start_comes_with_the_first_step(it):
-    it.landing.start_set = {"autocast": "bf16", "threads": 3}
+    it.asks.kernel_set = {"autocast": "bf16", "threads": 3}
     assert it.landing.waits
     it.step()
     assert torch.get_num_threads() == 3
@@ -183,7 +186,7 @@ def test_set_from_the_start_comes_with_the_first_step(it):
 
 
 def test_set_from_the_start_and_impossible_is_told_in_the_row(it):
-    it.landing.start_set = {"autocast": "fp16", "threads": 3}
+    it.asks.kernel_set = {"autocast": "fp16", "threads": 3}
     it.step()
     assert "GradScaler" in it.row("autocast").reason and torch.get_num_threads() == 3
 

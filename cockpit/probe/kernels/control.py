@@ -35,9 +35,11 @@ class Row(NamedTuple):
 
 
 class Kernels:
-    """``world`` is the number of ranks. ``bypassed`` is asked whether the roots' slots have stopped being called."""
+    """``world()`` is the number of ranks. ``bypassed`` is asked whether the roots' slots have stopped being called."""
 
-    def __init__(self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: int = 1) -> None:
+    def __init__(
+        self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1
+    ) -> None:
         self._torch = torch
         self._world = world
         self._roots: list[RootKernels] = []
@@ -68,7 +70,7 @@ class Kernels:
 
     def plan(self, asked: Mapping[str, Value]) -> None:
         """Raises Refused where one of ``asked`` cannot be had; changes nothing."""
-        if self._world > 1:
+        if self._world() > 1:
             raise Refused("%s: not with several ranks yet" % ", ".join(asked))
         for name, value in asked.items():
             if name in self.setters:
@@ -128,7 +130,7 @@ class Kernels:
     def reports(self) -> list[Row]:
         """One row a knob. Call it in the training's thread."""
         rows = [self._autocast(), self._compile(), *(self._setter(s) for s in self.setters.values())]
-        if self._world > 1:
+        if self._world() > 1:
             reason = "not with several ranks yet"
             rows = [row._replace(can=False, can_now=False, reason=reason) for row in rows]
         return rows

@@ -29,10 +29,17 @@ class Landing:
         self._settling: deque[tuple[Any, int]] = deque()
         self._last: list[Any] = []
         self._reasons: dict[str, str] = {}
-        self.start_set: dict[str, Value] = {}
-        """Set from the start: comes into force once the modules that train are known."""
         self.rows: tuple[Row, ...] = ()
         self.news = False
+        kernels.bypassed = lambda: self._bypassed
+        self._bypassed = False
+        self._looked_at = 0
+
+    def restart(self) -> None:
+        """In a forked child nothing is on its way."""
+        self._pending.clear()
+        self._settling.clear()
+        self._last.clear()
 
     # ---- when ----
 
@@ -43,7 +50,7 @@ class Landing:
     @property
     def waits(self) -> bool:
         """Whether the end of the next step matters here."""
-        return bool(self._settling or self._pending or self.start_set or self._alone())
+        return bool(self._settling or self._pending or self._asks.kernel_set or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
@@ -56,7 +63,7 @@ class Landing:
     def at_step(self) -> None:
         """A step has ended, in the training's thread."""
         self._tell_settled()
-        start, self.start_set = self.start_set, {}
+        start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
         for name, value in start.items():
             try:
                 self.kernels.land({name: value})
@@ -88,8 +95,7 @@ class Landing:
                 self.refuse(ask, error.reason)
                 continue
             ask.stall_ns += self._recorder.clock() - began
-            setting = self._recorder.setting
-            self._recorder.setting = setting._replace(change=ask.id)
+            self._recorder.setting = self._recorder.setting._replace(change=ask.id)
             self._asks.move(ask, "applying")
             self._asks.forget(ask)
 
@@ -104,6 +110,7 @@ class Landing:
 
     def ride(self, ask: Any) -> None:
         """The kernel part of ``ask`` comes into force now; raises Refused, and then nothing has changed."""
+        ask.former = self._recorder.setting.change
         before = self.kernels.land(ask.kernels)
         for name in ask.kernels:
             self._reasons.pop(name, None)
@@ -120,7 +127,8 @@ class Landing:
         while self._settling and self._settling[0][1] < self._recorder.steps:
             ask, _ = self._settling.popleft()
             ask.in_force.update({name: rows[name].in_force for name in ask.kernels})
-            if ask.state == "applying" and not ask.knobs:
+            ask.kernels_found = True
+            if ask.state == "applying" and (ask.looked or not ask.knobs):
                 self._asks.move(ask, "settling")
         del self._last[:-8]
 
@@ -136,12 +144,21 @@ class Landing:
             rows = {row.name: row.in_force for row in self.kernels.reports()}
             ask.in_force.update({name: rows[name] for name in ask.kernels})
             self._asks.move(ask, "rolled_back", notice.reason)
-            self._recorder.setting = self._recorder.setting._replace(change=ask.id)
+            self._recorder.setting = self._recorder.setting._replace(change=ask.former)
             break
         self._reasons.update(dict.fromkeys(changed, notice.reason))
 
     def look(self) -> None:
         """What is in force, for the rows. Called in the training's thread, about once a second."""
+        roots, steps = self.kernels.roots, self._recorder.steps
+        if steps > self._looked_at:
+            self._looked_at = steps
+            self._bypassed = bool(roots) and not any(root.called for root in roots)
+            for root in roots:
+                root.called = False
+        for root in roots:
+            if root.idle:
+                root.look()
         rows = tuple(row._replace(reason=row.reason or self._reasons.get(row.name)) for row in self.kernels.reports())
         if rows != self.rows:
             self.rows, self.news = rows, True

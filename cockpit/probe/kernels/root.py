@@ -58,6 +58,10 @@ class RootKernels:
         self.device = next((p.device.type for p in module.parameters()), "cpu")
         self.setting = Setting()
         self.notices: deque[RolledBack] = deque()
+        self.active = False
+        """Whether calls have to come here; else the slot calls what the script has."""
+        self.called = True
+        """Set by the slot at each call."""
         self.calls = 0
         """Since the setting was set."""
         self.seen: str | None = None
@@ -91,6 +95,7 @@ class RootKernels:
         if wanted.compile not in (SCRIPT, compiling.OFF):
             compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
+        self.active = not self.idle
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
@@ -116,27 +121,31 @@ class RootKernels:
         return self.setting == Setting()
 
     def look(self) -> None:
-        """Called while the script's own settings are in force: what does its autocast do at this place?"""
-        self.own_autocast = casts.word_of(self._torch, self.device)
+        """At the next call, look what the script's own autocast does at this place."""
+        self.active = True
 
     # ---- every call ----
 
     def call(self, module: Any, args: Any, kwargs: Any) -> Any:
         """The root's forward under the setting."""
         self.calls += 1
+        if self.idle:
+            self.active = False
+            self.own_autocast = casts.word_of(self._torch, self.device)
+            return self._run(self.setting, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
         if kind in self._tried:
             try:
                 return self._run(self.setting, module, args, kwargs)
             except Exception as error:
-                if self.idle or raised_by_signal_handler(error.__traceback__):
+                if raised_by_signal_handler(error.__traceback__):
                     raise
                 return self._again(error, None, module, args, kwargs)
-        kept = None if self.idle else Kept(self._torch, module)
+        kept = Kept(self._torch, module)
         try:
             result = self._run(self.setting, module, args, kwargs)
         except Exception as error:
-            if kept is None or raised_by_signal_handler(error.__traceback__):
+            if raised_by_signal_handler(error.__traceback__):
                 raise
             return self._again(error, kept, module, args, kwargs)
         self._tried.add(kind)
