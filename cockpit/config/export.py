@@ -79,13 +79,13 @@ def _python(wanted: Wishes, calls: tuple[str, ...]) -> Export:
     notes += more
     if call:
         where = " and ".join(calls) or "the training loader"
-        lines.append(f"{call}  # {where}: add these to its own arguments")
+        lines.append(f"{call}  # {where}")
     for loader, own in wanted.loaders.items():
         # what is asked of one loader comes on top of what is asked of all
         call, more = loader_call({**_loader_part(wanted.knobs), **own})
         notes += more + _as_script(own, f" for {loader}")
         if call:
-            lines.append(f"{call}  # {loader}: add these to its own arguments")
+            lines.append(f"{call}  # {loader}")
     return Export(tuple(lines), tuple(notes))
 
 

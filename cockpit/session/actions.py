@@ -60,6 +60,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("redo", ("U", "upper_u"), "U", "apply again what was undone", RUN, "redo", acts=True),
     Action("baseline", ("b",), "b", "call what runs now the baseline", RUN, "baseline", "baseline", True),
     Action("save", ("s",), "s", "save the setup to a file, after showing it", RUN, "save", "save"),
+    Action("paste", ("y",), "y", "copy the setup as lines for the script", RUN, "export"),
     Action("span", ("z",), "z", "how much time the charts show", SCREEN),
     Action("theme", ("t",), "t", "dark, light", SCREEN),
     Action("glyphs", ("G", "upper_g"), "G", "braille, block or plain characters", SCREEN),

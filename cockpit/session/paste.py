@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cockpit.config.assign import Wishes
 from cockpit.config.export import Export, export
 
-from .knobs import training_loaders, tuned_setup
+from .knobs import training_loaders
+from .save import saved_of
 from .state import State
 
 
 def lines_to_paste(state: State) -> Export:
     """What differs from the script now, as Python; raises CockpitError where nothing does."""
-    return export(Wishes(tuned_setup(state)), "python", [loader.id for loader in training_loaders(state)])
+    return export(saved_of(state).wishes, "python", [loader.id for loader in training_loaders(state)])

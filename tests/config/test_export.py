@@ -23,9 +23,7 @@ def arguments_of(line: str) -> dict[str, Any]:
 
 def test_the_line_to_paste_names_the_scripts_own_call() -> None:
     found = export(Wishes({"pin_memory": True, "num_workers": 4}), "python", ("train.py:41",))
-    assert found.lines == (
-        "DataLoader(..., num_workers=4, pin_memory=True)  # train.py:41: add these to its own arguments",
-    )
+    assert found.lines == ("DataLoader(..., num_workers=4, pin_memory=True)  # train.py:41",)
     assert found.notes == ()
 
 
@@ -44,14 +42,14 @@ def test_each_knob_has_its_line_and_the_order_is_a_scripts() -> None:
         'model.compile(mode="max-autotune")  # in place, before the training: the names in its state_dict stay',
         "with torch.autocast(device_type=device.type, dtype=torch.bfloat16):",
         "    output = model(batch)  # the forward alone; loss and backward stay outside",
-        "DataLoader(..., batch_size=128, num_workers=2)  # the training loader: add these to its own arguments",
+        "DataLoader(..., batch_size=128, num_workers=2)  # the training loader",
     )
 
 
 def test_one_loaders_own_settings_come_on_top_of_everybodys() -> None:
     wanted = Wishes({"num_workers": 4, "pin_memory": True, "threads": 2}, {"train.py:52": {"num_workers": 1}})
     lines = export(wanted, "python").lines
-    assert len(lines) == 3 and lines[2].endswith("# train.py:52: add these to its own arguments")
+    assert len(lines) == 3 and lines[2].endswith("# train.py:52")
     assert arguments_of(lines[1]) == {"num_workers": 4, "pin_memory": True}
     assert arguments_of(lines[2]) == {"num_workers": 1, "pin_memory": True}
 
