@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import Value
 from cockpit.session.knobs import KnobRow
-from cockpit.session.paste import lines_to_paste
 from cockpit.session.save import DEFAULT_FILE, save, saved_of
 from cockpit.session.state import State
 
-from . import dialogs
+from . import dialogs, paste
 from .clean import clean
-from .paste import paste_rows
 from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_not_now
 
 if TYPE_CHECKING:
@@ -193,13 +191,13 @@ class Doing:
         if state is None:
             return
         try:
-            found = lines_to_paste(state)
+            found = paste.lines_to_paste(state)
         except CockpitError as error:
             app.toast(clean(str(error)))
             return
         app.copy_to_clipboard("\n".join(found.lines) + "\n")
         app.box(
-            lambda width, height, top: paste_rows(found, width, height, top, app.glyphs),
+            lambda width, height, top: paste.paste_rows(found, width, height, top, app.glyphs),
             {"enter": "", "q": "", "y": ""},
         )
 

@@ -1,14 +1,20 @@
-"""The box that shows the setup as lines to paste, in case the terminal did not take them into its clipboard. Pure."""
+"""The box that shows the setup as lines to paste, in case the terminal did not take them into its clipboard. Pure.
+
+Called by ``doing`` with what ``session.paste`` says, which it hands on so that the key knows one place.
+"""
 
 from __future__ import annotations
 
 from cockpit.config.export import Export
+from cockpit.session.paste import lines_to_paste
 
 from .clean import clean
 from .dialogs import WIDE, box, keys
 from .footer import wrapped
 from .glyphs import Glyphs
 from .rows import Row, Run, cells
+
+__all__ = ["lines_to_paste", "paste_rows"]
 
 
 def paste_rows(found: Export, width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
