@@ -15,11 +15,11 @@ from cockpit.session.paste import lines_to_paste
 
 def test_the_line_names_every_training_loader_and_no_other() -> None:
     tuned = (knob("num_workers", 0, 2), knob("pin_memory", False))
-    loaders = [loader(name, role, tuned) for name, role in (("a.py:7", "train"), ("a.py:9", "other"))]
-    state = fold_all([*beginning(), LoadersSeen(1002.0, tuple(loaders))])
+    first, other = loader("a.py:7", "train", tuned), loader("a.py:9", "other")
+    state = fold_all([*beginning(), LoadersSeen(1002.0, (first, other))])
     assert lines_to_paste(state).lines == ("DataLoader(..., num_workers=2)  # a.py:7",)
-    both = replace(state, loaders=(loaders[0], replace(loaders[1], role="train")))
-    assert "# a.py:7 and a.py:9" in lines_to_paste(both).lines[0]
+    both = replace(state, loaders=(first, replace(first, id="a.py:9")))
+    assert lines_to_paste(both).lines == ("DataLoader(..., num_workers=2)  # a.py:7 and a.py:9",)
 
 
 def test_an_untouched_run_has_nothing_to_paste() -> None:
