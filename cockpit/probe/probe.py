@@ -59,7 +59,6 @@ class Probe:
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
         self.devices: tuple[str, ...] = ()
-        self._said_devices: tuple[str, ...] = ()
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
         self.child = multiprocessing.parent_process() is not None
@@ -76,7 +75,7 @@ class Probe:
 
     def greeting(self) -> list[dict[str, Any]]:
         """hello, loaders, and the last word on each change: begins every connection."""
-        self._said_off, self._said_devices = self.guard.failures, self.devices
+        self._said_off = self.guard.failures
         self._said_trains = trains(self.registry.records.values()) or self.recorder.steps > 0
         hello = {
             "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": self._number("RANK"),
@@ -122,7 +121,7 @@ class Probe:
     def _gather(self, now: int) -> None:
         recorder, link = self.recorder, self.link
         can_tell = known(recorder, self.guard.reasons)
-        if (self.guard.failures, self.devices) != (self._said_off, self._said_devices) or not self._said_trains:
+        if self.guard.failures != self._said_off or not self._said_trains:
             for message in self.greeting()[:1]:
                 link.say(message)
         marks = []
@@ -167,6 +166,8 @@ class Probe:
     def _see_devices(self) -> None:
         """In the training's thread, once: the probe's own never asks the driver anything."""
         self.devices = used_devices(self.torch)
+        if self.devices:
+            self._said_trains = False  # so that hello is said once more, with them
 
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""

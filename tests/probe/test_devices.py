@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine, finish, launch, probe_env, script
 
 from cockpit.probe.devices import used_devices
 
@@ -58,3 +60,29 @@ def test_the_real_torch_without_a_gpu_stays_asleep() -> None:
     awake = torch.cuda.is_initialized()
     assert used_devices(torch) == () or awake
     assert torch.cuda.is_initialized() == awake
+
+
+TRAINING = """
+    import types, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    torch.cuda.is_initialized = lambda: True
+    torch.cuda.device_count = lambda: 2
+    torch.cuda.memory_reserved = lambda at: 512 * at
+    torch.cuda.get_device_properties = lambda at: types.SimpleNamespace(uuid="uuid-%d" % at)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for epoch in range(200):
+        for (x,) in DataLoader(TensorDataset(torch.ones(8, 2)), 2):
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_the_engine_is_told_once_a_step_has_ended(tmp_path: Path) -> None:
+    engine = FakeEngine(tmp_path / "s")
+    out, err = finish(launch(script(tmp_path, TRAINING), probe_env(tmp_path)))
+    assert (out, err) == ("", "")
+    told = [message["devices"] for message in engine.of("hello")]
+    assert told[0] == [] and told[-1] == ["uuid-1"] and len(told) <= 3
+    engine.close()
