@@ -135,6 +135,22 @@ class CompileWatch:
             self.on_end(spent)
 
 
+def keep_apart(recorder: Any, watch: CompileWatch) -> None:
+    """While torch compiles in the training's thread, whoever asked for it, that is no phase and no part of a step."""
+    was = [""]
+
+    def begun() -> None:
+        if recorder.thread is None or recorder.thread == watch.thread:
+            was[0], recorder.doing, recorder.since = recorder.doing, "compile", recorder.clock()
+
+    def ended(spent_ns: int) -> None:
+        if recorder.doing == "compile" and recorder.thread in (None, watch.thread):
+            recorder.doing, recorder.since = was[0], recorder.clock()
+            recorder.leave_out(spent_ns)
+
+    watch.on_begin, watch.on_end = begun, ended
+
+
 def _number(compile_id: str) -> int:
     """Of ``2/5`` or ``2/5_1``: 5, the how manieth compilation of that piece of code this is, from 0."""
     found = re.search(r"\d+/(\d+)", str(compile_id))

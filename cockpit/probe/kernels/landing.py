@@ -150,6 +150,7 @@ class Landing:
 
     def look(self) -> None:
         """What is in force, for the rows. Called in the training's thread, about once a second."""
+        self.kernels.watch.attach()
         roots, steps = self.kernels.roots, self._recorder.steps
         if steps > self._looked_at:
             self._looked_at = steps
