@@ -35,8 +35,10 @@ VERBS: tuple[Verb, ...] = (
     Verb("stop", "[RUN]", "soft stop: the training may save, then everything of the run ends", "stop"),
     Verb("logs", "[RUN]", "the training's own output", "logs"),
     Verb("save", "[RUN]", "write the tuned setup to cockpit.toml", "save"),
+    Verb("export", "FILE --to python|env", "the saved setup as lines to paste into the script", "export"),
     Verb("report", "[RUN]", "what was tried, what it gave, what held it back", "report"),
     Verb("demo", "[options]", "a training to try it on, with real images", "demo", starts=True),
+    Verb("doctor", "", "what this machine can and cannot show, and why", "doctor"),
     Verb("help", "[VERB]", "this page, or the options of one verb", "help"),
 )
 

@@ -70,7 +70,7 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise StartError(f"cannot read the setup {path}: {(error.strerror or str(error)).lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StartError(f"{path} is broken, so nothing was started: {error}") from error
+        raise StartError(f"{path} is broken: {error}") from error
     schema = data.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or not isinstance(data.get("setup", {}), dict):
         raise StartError(f"{path} is not a cockpit setup: it has no line `schema = {SCHEMA}`")

@@ -18,6 +18,7 @@ from cockpit.model.events import (
     ProcessStarted,
     TrainingEnded,
 )
+from cockpit.sensors.gpu.reader import GpuReader
 from cockpit.sensors.machine import MachineReader
 
 from . import phases, processes
@@ -37,7 +38,12 @@ class Engine:
     """``clock`` gives seconds since the epoch; spans are measured with ``time.monotonic``."""
 
     def __init__(
-        self, run: RunDir, record: Record, machine: MachineReader, clock: Callable[[], float] = time.time
+        self,
+        run: RunDir,
+        record: Record,
+        machine: MachineReader,
+        gpu: GpuReader,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         facts = run.facts()
         self._run = run
@@ -48,7 +54,7 @@ class Engine:
         grace_s = facts.get("grace_s")
         self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
         self.server = Server(run, record, Handlers(self._heard, self._hung_up, self._do))
-        self._sight = Sight(run, record, self._ears, machine, clock)
+        self._sight = Sight(run, record, self._ears, machine, gpu, clock)
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()

@@ -125,6 +125,10 @@ class Ears:
         """Loader workers of all processes, as they report them."""
         return tuple(pid for probe in self.probes.values() for info in probe.loaders for pid in info.workers)
 
+    def devices(self) -> tuple[str, ...]:
+        """Accelerators of all processes that train, each once, as torch names them."""
+        return tuple(dict.fromkeys(name for probe in self.probes.values() for name in probe.greeting.devices))
+
     def _hello(self, key: int, send: Send, message: Message, state: State, at_s: float) -> list[Event]:
         greeting = connected_of(message, at_s)
         before, known = self.lead(), self.probes.get(key)

@@ -21,6 +21,7 @@ from typing import Any
 
 from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.events import RunStarted, TrainingEnded
+from cockpit.sensors.gpu.reader import NvmlReader
 from cockpit.sensors.machine import Machine
 from cockpit.session.journal import Journal, read_state
 from cockpit.session.state import State
@@ -89,7 +90,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
             )
         )
     asyncio.get_running_loop().set_exception_handler(note_failures())
-    engine = Engine(run, record, Machine(mark=processes.mark_of(run)))
+    engine = Engine(run, record, Machine(mark=processes.mark_of(run)), NvmlReader())
     await engine.server.listen()
     try:
         keeper = await start_keeper(run, plan) if plan else None

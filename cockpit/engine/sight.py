@@ -1,4 +1,4 @@
-"""What the engine sees by itself: CPU and limits of the machine, and the training's output. Called by ``engine``.
+"""What the engine sees by itself: CPU, GPU and limits of the machine, and the training's output. Called by ``engine``.
 
 Joins them with what the probe has told into one sample, twice a second. It never touches the training.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from cockpit.model.events import MachineSeen, OutputSeen, Sampled
+from cockpit.model.events import GpuSampled, MachineSeen, OutputSeen, Sampled
+from cockpit.sensors.gpu.reader import GpuReader
 from cockpit.sensors.machine import MachineReader, MachineReading
 
 from .hear import Ears
@@ -19,23 +20,33 @@ from .rundir import RunDir
 
 SAMPLE_S = 0.5
 OUTPUT_S = 1.0
+GPU_S = 10.0
+"""Figures of the GPU that stay the same are told again so often, so that nobody takes them for old ones."""
 
 
 class Sight:
     """``clock`` gives seconds since the epoch; ``now`` in calls is a clock that only goes on."""
 
     def __init__(
-        self, run: RunDir, record: Record, ears: Ears, machine: MachineReader, clock: Callable[[], float]
+        self,
+        run: RunDir,
+        record: Record,
+        ears: Ears,
+        machine: MachineReader,
+        gpu: GpuReader,
+        clock: Callable[[], float],
     ) -> None:
         self._run = run
         self._record = record
         self._ears = ears
         self._machine = machine
+        self._gpu = gpu
         self._clock = clock
         self._output = Output(run.output, record.state.output.bytes if record.state.output else 0)
         self._bounds_output = True
         self._sampled_s: float | None = None
         self._output_s: float | None = None
+        self._gpu_told_s: float | None = None
 
     def next_s(self, now: float) -> float:
         """Seconds until the next sample is due."""
@@ -45,6 +56,7 @@ class Sight:
         """Whatever is due now. ``training`` is the pid that the keeper started."""
         if self.next_s(now) == 0.0:
             self._sample(now, training)
+            self._see_gpu(now)
         if self._output_s is None or now - self._output_s >= OUTPUT_S:
             self._output_s = now
             self._see_output()
@@ -52,6 +64,7 @@ class Sight:
 
     def last_look(self, now: float, training: int) -> None:
         """The training is gone: what it said last still counts."""
+        self._gpu.close()
         self._see_output()
         if self._ears.ticks.pending:
             self._sample(now, training)
@@ -83,6 +96,21 @@ class Sight:
             return
         if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
             self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
+
+    def _see_gpu(self, now: float) -> None:
+        """Only what the training says it uses: a machine's other devices are somebody else's."""
+        wanted = self._ears.devices()
+        if not wanted and self._record.state.gpu is None:
+            return
+        reading, known = self._gpu.read(now, wanted), self._record.state.gpu
+        before = (known.devices, known.trouble) if known else ((), None)
+        due = self._gpu_told_s is None or now - self._gpu_told_s >= GPU_S
+        if (reading.devices, reading.trouble) != before or (due and reading.at_s is not None):
+            self._gpu_told_s = now
+            # it was measured a moment ago: its own time, so that nobody takes it for newer than it is
+            age_s = 0.0 if reading.at_s is None else max(0.0, now - reading.at_s)
+            at_s = self._clock() - age_s
+            self._record.happen(GpuSampled(at_s, reading.devices, reading.trouble, reading.driver))
 
     def _see_output(self) -> None:
         known = self._record.state.output

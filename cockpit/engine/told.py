@@ -27,6 +27,7 @@ def connected_of(message: Message, at_s: float) -> ProbeConnected:
         rank=_count(message, "rank"),
         world=_count(message, "world"),
         off=_mapping(message.get("off") or None),
+        devices=tuple(str(name) for name in message.get("devices") or ()),
     )
 
 

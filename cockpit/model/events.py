@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from .gpu import GpuFigures
 from .knobs import Value
 
 
@@ -101,6 +102,8 @@ class ProbeConnected:
     rank: int | None = None
     world: int | None = None
     off: Mapping[str, str] | None = None
+    devices: tuple[str, ...] = ()
+    """The accelerators that it uses, as torch names them."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,16 @@ class Sampled:
     cpu_others: float | None = None
     cpu_machine: float | None = None
     cores_busy: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuSampled:
+    """The accelerators that the run uses, about once a second. ``trouble``: why nothing is told about any of them."""
+
+    at_s: float
+    devices: tuple[GpuFigures, ...] = ()
+    trouble: str | None = None
+    driver: str | None = None
 
 
 @dataclass(frozen=True)
@@ -275,13 +288,13 @@ class EventsDropped:
 
 
 Event = Union[
-    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, BlockMeasured,
+    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, GpuSampled, BlockMeasured,
     EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
     EventsDropped,
 ]  # fmt: skip
 
 EVENTS: tuple[type, ...] = (
-    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, BlockMeasured,
+    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, GpuSampled, BlockMeasured,
     EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
     EventsDropped,
 )  # fmt: skip

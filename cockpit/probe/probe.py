@@ -16,6 +16,7 @@ from typing import Any
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
 from .asks import Asks
 from .changes import Changes
+from .devices import used_devices
 from .guard import Guard
 from .hooks import LoaderHooks
 from .link import Link
@@ -63,6 +64,7 @@ class Probe:
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
+        self.devices: tuple[str, ...] = ()
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
         self.child = _is_child()
@@ -90,6 +92,7 @@ class Probe:
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
         }  # fmt: skip
+        hello["devices"] = list(self.devices)
         return [hello, self._loaders(), *self.asks.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
@@ -182,6 +185,7 @@ class Probe:
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
         self.recorder.awaited = False
+        self.guard.run("devices", self._see_devices)
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
 
@@ -189,6 +193,12 @@ class Probe:
         """Training begins, perhaps in another thread than before: look for its roots until the next step ends."""
         self.guard.run("forward", self.roots.search)
         self.recorder.awaited = True
+
+    def _see_devices(self) -> None:
+        """In the training's thread, once: the probe's own never asks the driver anything."""
+        self.devices = used_devices(self.torch)
+        if self.devices:
+            self._said_trains = False  # so that hello is said once more, with them
 
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""

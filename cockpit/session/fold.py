@@ -18,6 +18,7 @@ from cockpit.model.events import (
     EpochEnded,
     Event,
     EventsDropped,
+    GpuSampled,
     LoadersSeen,
     MachineSeen,
     OutputSeen,
@@ -31,7 +32,7 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 
-from . import measure, trials
+from . import gpu, measure, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -69,6 +70,10 @@ def _process_started(state: State, event: ProcessStarted) -> State:
 
 def _machine(state: State, event: MachineSeen) -> State:
     return replace(state, machine=event)
+
+
+def _gpu(state: State, event: GpuSampled) -> State:
+    return replace(state, gpu=event)
 
 
 def _probe_connected(state: State, event: ProbeConnected) -> State:
@@ -153,6 +158,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         survivors=event.survivors,
         ended_s=event.at_s,
         ranks=(),
+        gpu=gpu.at_rest(state.gpu),
     )
     return trials.close_pending(ended, event.at_s)
 
@@ -169,6 +175,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     ProbeLost: _probe_lost,
     LoadersSeen: _loaders,
     Sampled: _sampled,
+    GpuSampled: _gpu,
     BlockMeasured: _block,
     EpochEnded: _epoch,
     ChangeAsked: trials.asked,

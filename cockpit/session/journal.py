@@ -230,14 +230,14 @@ def _keep_some(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     count = 0
     for line in lines:
         count += line.get("e") == "Sampled"
-        if line.get("e") not in ("Sampled", "OutputSeen", "BlockMeasured") or count % KEEP_ONE_OF == 0:
+        if line.get("e") not in ("Sampled", "GpuSampled", "OutputSeen", "BlockMeasured") or count % KEEP_ONE_OF == 0:
             yield line
 
 
 def _keep_rare(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Changes, epochs, starts and ends only."""
     for line in lines:
-        if line.get("e") not in ("Sampled", "OutputSeen", "BlockMeasured", "LoadersSeen"):
+        if line.get("e") not in ("Sampled", "GpuSampled", "OutputSeen", "BlockMeasured", "LoadersSeen"):
             yield {"snapshot": None} if "snapshot" in line else line
 
 

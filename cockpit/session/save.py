@@ -31,7 +31,7 @@ def saved_of(state: State) -> SavedSetup:
         Measured(state.baseline.samples_per_s if state.baseline else None, per_s, interval),
         Machine(
             machine.cpus_usable if machine else None,
-            machine.gpus[0] if machine and machine.gpus else None,
+            next((device.name for device in state.gpu.devices if device.name), None) if state.gpu else None,
             state.torch,
         ),
     )

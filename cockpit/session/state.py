@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
+    GpuSampled,
     LoaderInfo,
     MachineSeen,
     OutputSeen,
@@ -154,6 +155,7 @@ class State:
     torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
     machine: MachineSeen | None = None
+    gpu: GpuSampled | None = None
     loaders: tuple[LoaderInfo, ...] = ()
     latest: Sampled | None = None
     recent: tuple[Sampled, ...] = ()

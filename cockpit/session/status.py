@@ -11,6 +11,7 @@ from cockpit.model.events import LoaderInfo
 from cockpit.model.names import SCHEMA
 
 from .activity import activity_of
+from .gpu import gpus_of
 from .knobs import knob_rows, training_loaders
 from .measure import phases_of
 from .state import Entry, State
@@ -91,7 +92,8 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "machine": {
             "cpus_usable": state.machine.cpus_usable if state.machine else None,
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
-            "gpus": list(state.machine.gpus) if state.machine else [],
+            "gpus": gpus_of(state, now_s),
+            "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,
         "events_dropped": state.events_dropped,

@@ -204,6 +204,10 @@ class Cockpit(App[str], inherit_bindings=False):
         """Show what would be saved and where; write it after ``enter``."""
         self.doing.save()
 
+    def action_key_paste(self) -> None:
+        """Copy the setup as lines for the script."""
+        self.doing.paste()
+
     def action_key_span(self) -> None:
         """How much time the charts show."""
         self.span = SPANS_S[(SPANS_S.index(self.span) + 1) % len(SPANS_S)]

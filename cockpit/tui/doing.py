@@ -16,7 +16,7 @@ from cockpit.session.report import again_words, setup_of
 from cockpit.session.save import DEFAULT_FILE, save
 from cockpit.session.state import State
 
-from . import dialogs
+from . import dialogs, paste
 from .clean import clean
 from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_not_now
 
@@ -185,6 +185,22 @@ class Doing:
             lambda width, height, top: dialogs.save_rows(str(path), changes, state, path.exists(), width, app.glyphs),
             {"enter": "save", "s": "save"},
             lambda word: self._save(state, path),
+        )
+
+    def paste(self) -> None:
+        """The setup as lines for the script: to the terminal's clipboard, and shown, since not every one takes them."""
+        app, state = self._app, self._app.feed.state
+        if state is None:
+            return
+        try:
+            found = paste.lines_to_paste(state)
+        except CockpitError as error:
+            app.toast(clean(str(error)))
+            return
+        app.copy_to_clipboard("\n".join(found.lines) + "\n")
+        app.box(
+            lambda width, height, top: paste.paste_rows(found, width, height, top, app.glyphs),
+            {"enter": "", "q": "", "y": ""},
         )
 
     def _save(self, state: State, path: Path) -> None:

@@ -12,6 +12,7 @@ from .clean import clean
 from .footer import footer_row, notice_rows
 from .format import delta
 from .glyphs import printable
+from .gpu import gpu_card, gpu_rows
 from .head import badge, change_row, last_told, mark_of, speed_row, title_row
 from .machine import cores_row, loader_row
 from .now import old, phases_before, phases_now
@@ -51,13 +52,15 @@ def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
 def _stacked(view: View, plan: Plan, width: int) -> list[Row]:
     """Everything below one another; trials beside the knobs."""
     left = plan.left
+    # an accelerator is worth more than lines that the training prints
+    gpu = gpu_rows(view, width, LABEL + 1, max(1, plan.log // 2) if plan.log else 0)
     panels = beside(settings_rows(view, left), trials_rows(view, width - left - 2, plan.knobs - 1), left + 2)
     return [
         *_air(plan, 0, _aged(view, charts(view, plan, width))),
-        *_aged(view, machine_rows(view, plan, width)),
+        *_aged(view, [*machine_rows(view, plan, width), *gpu]),
         *_air(plan, 1, _aged(view, step_rows(view, plan, width))),
         *_air(plan, 2, [*panels, hint_row(view, width)]),
-        *_air(plan, 3, log_rows(view, plan.log, width)),
+        *_air(plan, 3, log_rows(view, plan.log - len(gpu), width)),
     ]
 
 
@@ -73,6 +76,8 @@ def _columns(view: View, plan: Plan, width: int) -> list[Row]:
     trials = min(max(10, len(view.known.ledger) + 2), (len(first) - 3) * 2 // 3)
     second = [BLANK, *trials_rows(view, right, trials)]
     second += [BLANK] * (trials + 2 - len(second))
+    card = _aged(view, gpu_card(view, right))
+    second += [*card[: max(0, len(first) - len(second) - 4)], BLANK] if card else []
     said = [each for each in log_rows(view, len(first) - len(second) - 1, right) if each]
     second += [row(("OUTPUT", "bold text")), *said]
     return beside(first, second, width - right)

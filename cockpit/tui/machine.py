@@ -101,7 +101,8 @@ def _loader_runs(view: View) -> list[Run]:
 
 def no_gpu_words(state: State) -> str:
     """Said once, where the machine was looked at and has none."""
-    return "no GPU found" if state.machine is not None and not state.machine.gpus else ""
+    uses_one = state.gpu is not None or any(rank.accelerator for rank in state.ranks)
+    return "no GPU found" if state.machine is not None and not state.machine.gpus and not uses_one else ""
 
 
 def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:

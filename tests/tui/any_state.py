@@ -82,7 +82,8 @@ class Grower:
                 return tuple(self._type(args[0]) for _ in range(self.random.randint(0, 3)))
             return tuple(self._type(arg) for arg in args)
         if origin is not None and issubclass(origin, Mapping):
-            return {self.text(): self.random.choice(VALUES) for _ in range(self.random.randint(0, 2))}
+            value = {float: self.number, str: self.text}.get(args[1], lambda: self.random.choice(VALUES))
+            return {self.text(): value() for _ in range(self.random.randint(0, 2))}
         if dataclasses.is_dataclass(hint):
             return self.of(hint)
         if hint is int:

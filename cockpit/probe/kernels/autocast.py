@@ -1,0 +1,138 @@
+"""Autocast round one forward, and the script's own ``torch.autocast`` under our value where the script places it.
+
+Entered by ``root`` for each call of a trained module and left before the loss outside, so that gradients and
+optimizer never run in it. It must never touch an island (``enabled=False`` inside an enabled region: the model says
+that this part needs float32), and costs nothing until autocast was asked for.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import Any, Callable
+
+from ..groups import Refused
+from ..guard import UNSEEN, disguise
+
+OFF, BF16, FP16 = "off", "bf16", "fp16"
+CHOICES = (OFF, BF16, FP16)
+
+
+def dtype_of(torch: Any, word: str) -> Any:
+    """The dtype of ``bf16`` or ``fp16``, None for ``off``."""
+    return {BF16: torch.bfloat16, FP16: torch.float16}.get(word)
+
+
+def word_of(torch: Any, device: str) -> str:
+    """What autocast does on ``device`` at this point of this thread."""
+    if not torch.is_autocast_enabled(device):
+        return OFF
+    dtype = torch.get_autocast_dtype(device)
+    return {torch.bfloat16: BF16, torch.float16: FP16}.get(dtype, str(dtype).rsplit(".", 1)[-1])
+
+
+def inside_any(torch: Any) -> bool:
+    """Whether this thread is inside any autocast, enabled or not. The count is only told by changing it."""
+    torch.autocast_increment_nesting()
+    return bool(torch.autocast_decrement_nesting())
+
+
+class Places:
+    """Round ``torch.autocast.__enter__``, and only while some value is asked for.
+
+    ``wanted`` maps a device type to our word. A region that the script enters as enabled gets it; one entered as
+    disabled only where no other region is round it and no root is being called: there it is a switch of the script
+    that is off, else an island.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._folder = os.path.dirname(torch.__file__) + os.sep
+        self._class = torch.amp.autocast_mode.autocast
+        self._original: Callable[[Any], Any] = self._class.__enter__
+        self._replacement = self._make()
+        self.wanted: dict[str, str] = {}
+        self.calls = 0
+        """Calls of roots that are under way in the training's thread."""
+        self.own_places = 0
+        """Regions of the script that our value was put into."""
+
+    def want(self, device: str, word: str | None) -> None:
+        """Every place of the script gets ``word`` from here on; None: its own again."""
+        if word is None:
+            self.wanted.pop(device, None)
+        else:
+            self.wanted[device] = word
+        if self.wanted and self._class.__enter__ is self._original:
+            self._class.__enter__ = self._replacement
+        elif not self.wanted and self._class.__enter__ is self._replacement:
+            self._class.__enter__ = self._original
+
+    def ours(self, device: str, word: str) -> Any:
+        """A region of our own, which the patch lets through."""
+        region = self._class(device, dtype=dtype_of(self._torch, word), enabled=word != OFF)
+        region._cockpit = True
+        return region
+
+    def _placed_by_script(self, frame: Any) -> bool:
+        """torch enters autocast itself, to run something again as it was (checkpointing, ``custom_bwd``)."""
+        while frame is not None and frame.f_code.co_name in ("__enter__", "decorate_autocast"):
+            frame = frame.f_back  # the older torch.cuda.amp.autocast calls its parent's; a decorated function
+        return frame is None or not frame.f_code.co_filename.startswith(self._folder)
+
+    def _make(self) -> Any:
+        torch, original, is_compiling = self._torch, self._original, self._torch.compiler.is_compiling
+
+        def replacement(region: Any) -> Any:
+            if is_compiling() or "_cockpit" in region.__dict__:
+                return original(region)
+            word = self.wanted.get(region.device)
+            if (
+                word is None
+                or not self._placed_by_script(sys._getframe(1))
+                or (not region._enabled and (self.calls or inside_any(torch)))
+            ):
+                return original(region)
+            own = region._enabled, region.fast_dtype
+            region._enabled = word != OFF
+            region.fast_dtype = dtype_of(torch, word) or region.fast_dtype
+            self.own_places += 1
+            try:
+                return original(region)
+            finally:
+                region._enabled, region.fast_dtype = own
+
+        disguise(replacement, original, UNSEEN)
+        return replacement
+
+
+def check(torch: Any, module: Any, device: str, word: str) -> None:
+    """Raises Refused where ``word`` cannot or need not be had for ``module``."""
+    if word == OFF:
+        return
+    kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
+    if kinds and kinds <= {torch.bfloat16, torch.float16}:
+        raise Refused("no effect: the model itself is %s already" % " and ".join(sorted(map(_short, kinds))))
+    if torch.float64 in kinds:
+        raise Refused("no effect: the model is in float64, which autocast leaves alone")
+    if not torch.amp.is_autocast_available(device):
+        raise Refused("torch has no autocast for %s" % device)
+    if device == "cuda" and word == BF16 and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise Refused("this GPU has no bf16 (torch would emulate it, slowly)")
+    if word == FP16 and not scaler_in_use(torch):
+        raise Refused("fp16 needs an enabled GradScaler in the script: without one small gradients become 0")
+
+
+def scaler_in_use(torch: Any) -> bool:
+    """Whether the script has an enabled GradScaler that has scaled a loss. Looks through all objects: ask seldom."""
+    kind = torch.amp.grad_scaler.GradScaler
+    return any(
+        isinstance(thing, kind) and thing._enabled and thing._scale is not None
+        for thing in gc.get_objects()
+        if issubclass(type(thing), kind)
+    )
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).rsplit(".", 1)[-1]

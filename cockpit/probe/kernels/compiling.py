@@ -1,0 +1,163 @@
+"""Compiles one module's call for its slot, and watches what torch compiles: how long, how often, how near its limit.
+
+Called by ``root`` when ``compile`` was asked for; the watch by the hooks. Dynamo is imported only then, in the
+training's thread. The compiled function is handed the module at each call and holds none; it has its own code object,
+so that its recompilations never count against the script's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import os
+import re
+import shutil
+import sys
+from types import FunctionType
+from typing import Any, Callable
+
+from ..groups import Refused
+
+OFF = "off"
+CHOICES = (OFF, "default", "reduce-overhead", "max-autotune")
+FILE = "<cockpit: the module's call, compiled>"
+
+
+def _call(module: Any, args: Any, kwargs: Any) -> Any:
+    return module._call_impl(*args, **kwargs)
+
+
+def compiled_call(torch: Any, mode: str) -> Callable[[Any, Any, Any], Any]:
+    """A function (module, args, kwargs) that compiles at its first call; one more code object of its own each time."""
+    code = _call.__code__.replace(co_filename=FILE)
+    compiled: Callable[[Any, Any, Any], Any] = torch.compile(
+        FunctionType(code, {"__builtins__": builtins}, "call"), mode=mode
+    )
+    return compiled
+
+
+def check(torch: Any, module: Any, device: str, mode: str) -> None:
+    """Raises Refused where ``mode`` is known not to work on ``module``."""
+    if mode == OFF:
+        return
+    reason = missing_compiler(device)
+    if reason is not None:
+        raise Refused(reason)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise Refused("the model is TorchScript")
+    if any(isinstance(part, torch.nn.parallel.DataParallel) for part in module.modules() if part is not module):
+        raise Refused("DataParallel is inside the model: its copies would share one compiled call")
+
+
+def missing_compiler(device: str) -> str | None:
+    """Why torch could not build what it generates for this device, or None. Only looks for programs."""
+    if device == "cpu":
+        found = any(shutil.which(word) for word in (os.environ.get("CXX") or "g++").split()[:1])
+        return (
+            None
+            if found
+            else "no C++ compiler (%s): torch.compile needs one on the CPU" % (os.environ.get("CXX") or "g++")
+        )
+    if device == "cuda" and not any(shutil.which(word) for word in ("gcc", "clang", os.environ.get("CC") or "cc")):
+        return "no C compiler (cc): Triton needs one"
+    return None
+
+
+def load(watch: CompileWatch) -> None:
+    """Imports Dynamo and inductor (seconds, the first time): now, rather than in the middle of a step."""
+    for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config"):
+        importlib.import_module(name)
+    watch.attach()
+
+
+def backward_with_forward() -> Any:
+    """Inside, the backward is compiled together with its forward: a failure falls into the forward, where the call
+    can still be run the old way."""
+    config = sys.modules.get("torch._functorch.config")
+    if not hasattr(config, "force_non_lazy_backward_lowering"):
+        return contextlib.nullcontext()
+    return config.patch(force_non_lazy_backward_lowering=True)  # type: ignore[union-attr]
+
+
+class CompileWatch:
+    """What torch has compiled in this process since ``attach``, by whoever.
+
+    ``total_ns`` of finished compilations; ``began_ns`` while one is under way in ``thread``. ``on_end(ns)`` is called
+    in the compiling thread as the outermost ends. ``highest`` is the largest number of recompilations of one piece of
+    code, ``recompiles`` all of them.
+    """
+
+    def __init__(self, clock: Callable[[], int], ident: Callable[[], int]) -> None:
+        self._clock = clock
+        self._ident = ident
+        self._depth = 0
+        self.attached = False
+        self.on_begin: Callable[[], None] = lambda: None
+        self.on_end: Callable[[int], None] = lambda spent_ns: None
+        self.began_ns: int | None = None
+        self.thread = 0
+        self.total_ns = self.graphs = self.recompiles = 0
+        self.heard: list[int] | None = None
+        """While somebody listens: the number of each compilation of its piece of code, from 0."""
+
+    def attach(self) -> bool:
+        """Begins to watch, if Dynamo has been imported and has what is needed; whether it watches."""
+        module = sys.modules.get("torch._dynamo.callback")
+        handler = getattr(module, "callback_handler", None)
+        if not self.attached and handler is not None:
+            handler.register_start_callback(self._begun)
+            handler.register_end_callback(self._ended)
+            self.attached = True
+        return self.attached
+
+    def _begun(self, told: Any) -> None:
+        if self._depth and self._ident() != self.thread:
+            return
+        self._depth += 1
+        if told.callback_trigger.name == "DYNAMO":
+            number = _number(told.compile_id)
+            self.graphs += 1
+            self.recompiles += number > 0
+            if self.heard is not None:
+                self.heard.append(number)
+        if self._depth == 1:
+            self.thread, self.began_ns = self._ident(), self._clock()
+            self.on_begin()
+
+    def _ended(self, told: Any) -> None:
+        if not self._depth or self._ident() != self.thread:
+            return
+        self._depth -= 1
+        if self._depth == 0 and self.began_ns is not None:
+            spent, self.began_ns = self._clock() - self.began_ns, None
+            self.total_ns += spent
+            self.on_end(spent)
+
+
+def keep_apart(recorder: Any, watch: CompileWatch) -> None:
+    """While torch compiles in the training's thread, whoever asked for it, that is no phase and no part of a step."""
+    was = [""]
+
+    def begun() -> None:
+        if recorder.thread is None or recorder.thread == watch.thread:
+            was[0], recorder.doing, recorder.since = recorder.doing, "compile", recorder.clock()
+
+    def ended(spent_ns: int) -> None:
+        if recorder.doing == "compile" and recorder.thread in (None, watch.thread):
+            recorder.doing, recorder.since = was[0], recorder.clock()
+            recorder.leave_out(spent_ns)
+
+    watch.on_begin, watch.on_end = begun, ended
+
+
+def _number(compile_id: str) -> int:
+    """Of ``2/5`` or ``2/5_1``: 5, the how manieth compilation of that piece of code this is, from 0."""
+    found = re.search(r"\d+/(\d+)", str(compile_id))
+    return int(found.group(1)) if found else 0
+
+
+def recompile_limit() -> int:
+    """How often torch compiles one piece of code before it goes on without."""
+    config = sys.modules.get("torch._dynamo.config")
+    return int(getattr(config, "recompile_limit", 8))

@@ -1,0 +1,176 @@
+"""All kernel knobs of one training: plans and lands them on every root at once, and reports what is really in force.
+
+Made by the probe; ``adopt`` when a root gets its slot, ``plan`` and ``land`` in the training's thread between two
+steps, ``reports`` there too. It must never say that something is in force which no call has shown yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, NamedTuple
+
+from ...model.knobs import SCRIPT, Value
+from ..groups import Refused
+from . import autocast as casts
+from . import compiling
+from .root import RANDOM, RolledBack, RootKernels
+from .setters import Setter, matmul, threads
+
+ROOT_KNOBS = ("autocast", "compile")
+SETTER_KNOBS = ("matmul", "threads")
+NO_ROOT = "no module was seen called: the script compiles the whole step itself, or has not ended its first step"
+BYPASSED = "the model runs inside a region that the script compiles itself"
+
+
+class Row(NamedTuple):
+    """One knob as found: the fields of ``model.events.KnobReport``."""
+
+    name: str
+    script: Value | None
+    in_force: Value | None
+    can: bool = True
+    can_now: bool = True
+    reason: str | None = None
+    note: str | None = None
+
+
+class Kernels:
+    """``world()`` is the number of ranks. ``bypassed`` is asked whether the roots' slots have stopped being called."""
+
+    def __init__(
+        self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1
+    ) -> None:
+        self._torch = torch
+        self._world = world
+        self._roots: list[RootKernels] = []
+        self.bypassed: Callable[[], bool] = lambda: False
+        self.places = casts.Places(torch)
+        self.watch = compiling.CompileWatch(clock, ident)
+        self.setters: dict[str, Setter] = {
+            "matmul": matmul(torch, lambda: self.roots[0].device if self.roots else ""),
+            "threads": threads(torch),
+        }
+
+    @property
+    def roots(self) -> list[RootKernels]:
+        """Those whose module still lives."""
+        self._roots = [root for root in self._roots if root.alive]
+        return self._roots
+
+    def adopt(self, module: Any, previous: Any) -> RootKernels:
+        """A root has been found; ``previous`` is what the script had in its slot."""
+        root = RootKernels(self._torch, module, previous, self.places, self.watch)
+        former = next(iter(self.roots), None)
+        if former is not None:
+            root.set(autocast=former.setting.autocast, compile=former.setting.compile)
+        self._roots.append(root)
+        return root
+
+    # ---- asking ----
+
+    def plan(self, asked: Mapping[str, Value]) -> None:
+        """Raises Refused where one of ``asked`` cannot be had; changes nothing."""
+        if self._world() > 1:
+            raise Refused("%s: not with several ranks yet" % ", ".join(asked))
+        for name, value in asked.items():
+            if name in self.setters:
+                self.setters[name].value_of(value)
+                continue
+            reason = self._unreachable()
+            if reason is not None and value != SCRIPT:
+                raise Refused(reason)
+            for root in self.roots:
+                root.plan(name, value)
+
+    def _unreachable(self) -> str | None:
+        if not self.roots:
+            return NO_ROOT
+        return BYPASSED if self.bypassed() else None
+
+    def land(self, asked: Mapping[str, Value]) -> dict[str, Value | None]:
+        """In force for what runs from here on; the values before. Raises Refused, and then nothing has changed."""
+        self.plan(asked)
+        before: dict[str, Value | None] = {row.name: row.in_force for row in self.reports() if row.name in asked}
+        for root in self.roots[:1]:
+            # where nothing was asked for yet, undo leads back to the script's own, whatever that is
+            before.update({name: SCRIPT for name in root.untouched if name in asked})
+        for name, value in asked.items():
+            if name in self.setters:
+                self.setters[name].set(value)
+        words = {name: str(value) for name, value in asked.items() if name in ROOT_KNOBS}
+        if words:
+            for root in self.roots:
+                root.set(**words)
+            self._place()
+        return before
+
+    def _place(self) -> None:
+        wanted: dict[str, str | None] = {}
+        for root in self.roots:
+            word = root.setting.autocast
+            wanted[root.device] = None if word == SCRIPT else word
+        for device, asked in wanted.items():
+            self.places.want(device, asked)
+
+    def take_notices(self) -> list[RolledBack]:
+        """Settings that a call could not run under. What one root gave up, the others give up with it."""
+        found: list[RolledBack] = []
+        for root in self.roots:
+            while root.notices:
+                found.append(root.notices.popleft())
+        if found:
+            back = found[-1].setting
+            for root in self.roots:
+                root.set(autocast=back.autocast, compile=back.compile)
+            self._place()
+        return found
+
+    # ---- what is found ----
+
+    def reports(self) -> list[Row]:
+        """One row a knob. Call it in the training's thread."""
+        rows = [self._autocast(), self._compile(), *(self._setter(s) for s in self.setters.values())]
+        if self._world() > 1:
+            reason = "not with several ranks yet"
+            rows = [row._replace(can=False, can_now=False, reason=reason) for row in rows]
+        return rows
+
+    def _setter(self, setter: Setter) -> Row:
+        limit, value = setter.limit(), setter.read()
+        note = "the script has set it again" if setter.overruled else limit.note
+        script = setter.script if setter.script is not None else value
+        return Row(setter.name, script, value, limit.can, limit.can_now, limit.reason, note)
+
+    def _autocast(self) -> Row:
+        roots = self.roots
+        script = _one(root.own_autocast for root in roots)
+        if all(root.setting.autocast == SCRIPT for root in roots):
+            in_force = script
+        else:
+            in_force = _one(root.seen for root in roots if root.calls)
+        reason, partly = self._unreachable(), next((root.partly for root in roots if root.partly), None)
+        note = "outputs partly low precision: %s is handed on as it is" % partly if partly else None
+        asked = roots[0].setting.autocast if roots else SCRIPT
+        if note is None and asked != SCRIPT and in_force not in (None, asked):
+            note = "the script decides: its own region keeps %s" % in_force
+        return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
+
+    def _compile(self) -> Row:
+        roots = self.roots
+        script: Value | None = _one("on" if root.compiled_by_script else compiling.OFF for root in roots)
+        asked = roots[0].setting.compile if roots else SCRIPT
+        reason = self._unreachable()
+        if reason is None:
+            reason = next(filter(None, (compiling.missing_compiler(root.device) for root in roots)), None)
+        notes = [] if asked in (SCRIPT, compiling.OFF) else [RANDOM]
+        again = sum(root.recompiles for root in roots)
+        if again:
+            notes.append("recompiled %d times (torch's limit is %d)" % (again, compiling.recompile_limit()))
+        shown = script if asked == SCRIPT else asked if any(root.calls for root in roots) else None
+        return Row("compile", script, shown, reason is None, reason is None, reason, "; ".join(notes) or None)
+
+
+def _one(values: Iterable[Any]) -> Any:
+    """What all of them are, or None."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

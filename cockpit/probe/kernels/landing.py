@@ -1,0 +1,171 @@
+"""Brings asks for kernel knobs into force, in the training's thread, between two steps; and says what was found then.
+
+``at_boundary`` is called at a training loader's ``__iter__``, ``at_step`` at the end of a step for as long as
+``waits``; ``plan`` and ``ride`` let a change of loaders carry kernel knobs along. It must never act in another
+thread than the training's, and never call a change settled before a whole step has run under it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.knobs import Value
+from ..groups import Refused
+from ..recorder import Recorder
+from .control import Kernels, Row
+from .root import RolledBack
+
+
+class Landing:
+    """``asks`` is the probe's ``Asks``: ``waiting``, ``move``, ``forget``, and whether an ask ``is_due``."""
+
+    def __init__(self, recorder: Recorder, asks: Any, kernels: Kernels) -> None:
+        self._recorder = recorder
+        self._asks = asks
+        self.kernels = kernels
+        self._pending: list[Any] = []
+        self._settling: deque[tuple[Any, int]] = deque()
+        self._last: list[Any] = []
+        self._reasons: dict[str, str] = {}
+        self.rows: tuple[Row, ...] = ()
+        self.news = False
+        kernels.bypassed = lambda: self._bypassed
+        self._bypassed = False
+        self._looked_at = 0
+
+    def restart(self) -> None:
+        """In a forked child nothing is on its way."""
+        self._pending.clear()
+        self._settling.clear()
+        self._last.clear()
+
+    # ---- when ----
+
+    def _alone(self) -> list[Any]:
+        """Asks for kernel knobs only; others are led by their loader knobs."""
+        return [ask for ask in list(self._asks.waiting) if ask.kernels and not ask.knobs]
+
+    @property
+    def waits(self) -> bool:
+        """Whether the end of the next step matters here."""
+        return bool(self._settling or self._pending or self._asks.kernel_set or self._alone())
+
+    def at_boundary(self, record: Any, thread: int) -> None:
+        """A training loader is about to begin an epoch, in ``thread``."""
+        due = [ask for ask in self._alone() if ask not in self._pending and self._asks.is_due(ask, record)]
+        if self._recorder.thread == thread:
+            self._land(due)
+        else:
+            self._pending += due  # read ahead: the training's own thread takes it at its next step
+
+    def at_step(self) -> None:
+        """A step has ended, in the training's thread."""
+        self._tell_settled()
+        start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
+        for name, value in start.items():
+            try:
+                self.kernels.land({name: value})
+            except Refused as error:
+                self._reasons[name] = error.reason
+        now = [ask for ask in self._alone() if ask not in self._pending and self._is_due_now(ask)]
+        pending, self._pending = self._pending, []
+        self._land([ask for ask in pending if ask.state == "queued"] + now)
+        self.look()
+
+    def _is_due_now(self, ask: Any) -> bool:
+        recorder = self._recorder
+        if ask.due is None:
+            return bool(ask.now or (recorder.loaderless and not recorder.read_ahead))
+        when, n = ask.due
+        return bool(
+            (when == "step" and recorder.steps >= n)
+            or (when == "time" and (recorder.clock() - self._asks.began_ns) / 1e9 >= n)
+        )
+
+    # ---- landing ----
+
+    def _land(self, asks: list[Any]) -> None:
+        for ask in asks:
+            began = self._recorder.clock()
+            try:
+                self.ride(ask)
+            except Refused as error:
+                self.refuse(ask, error.reason)
+                continue
+            ask.stall_ns += self._recorder.clock() - began
+            self._recorder.setting = self._recorder.setting._replace(change=ask.id)
+            self._asks.move(ask, "applying")
+            self._asks.forget(ask)
+
+    def plan(self, ask: Any) -> None:
+        """Raises Refused where the kernel part of ``ask`` cannot be had."""
+        if ask.kernels:
+            self.kernels.plan(ask.kernels)
+
+    def refuse(self, ask: Any, reason: str) -> None:
+        self._reasons.update(dict.fromkeys(ask.kernels, reason))
+        self._asks.move(ask, "refused", reason)
+
+    def ride(self, ask: Any) -> None:
+        """The kernel part of ``ask`` comes into force now; raises Refused, and then nothing has changed."""
+        ask.former = self._recorder.setting.change
+        before = self.kernels.land(ask.kernels)
+        for name in ask.kernels:
+            self._reasons.pop(name, None)
+            ask.before.setdefault(name, before.get(name))
+        self._last.append(ask)
+        self._settling.append((ask, self._recorder.steps))
+
+    # ---- what was found ----
+
+    def _tell_settled(self) -> None:
+        for notice in self.kernels.take_notices():
+            self._roll_back(notice)
+        rows = {row.name: row for row in self.kernels.reports()}
+        while self._settling and self._settling[0][1] < self._recorder.steps:
+            ask, _ = self._settling.popleft()
+            ask.in_force.update({name: rows[name].in_force for name in ask.kernels})
+            ask.kernels_found = True
+            if ask.state == "applying" and (ask.looked or not ask.knobs):
+                self._asks.move(ask, "settling")
+        del self._last[:-8]
+
+    def _roll_back(self, notice: RolledBack) -> None:
+        changed = [
+            name for name in notice.failed._fields if getattr(notice.failed, name) != getattr(notice.setting, name)
+        ]
+        for ask in reversed(self._last):
+            if not set(ask.kernels) & set(changed):
+                continue
+            self._last.remove(ask)
+            self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
+            rows = {row.name: row.in_force for row in self.kernels.reports()}
+            ask.in_force.update({name: rows[name] for name in ask.kernels})
+            self._asks.move(ask, "rolled_back", notice.reason)
+            self._recorder.setting = self._recorder.setting._replace(change=ask.former)
+            break
+        self._reasons.update(dict.fromkeys(changed, notice.reason))
+
+    def look(self) -> None:
+        """What is in force, for the rows. Called in the training's thread, about once a second."""
+        self.kernels.watch.attach()
+        roots, steps = self.kernels.roots, self._recorder.steps
+        if steps > self._looked_at:
+            self._looked_at = steps
+            self._bypassed = bool(roots) and not any(root.called for root in roots)
+            for root in roots:
+                root.called = False
+        for root in roots:
+            if root.idle:
+                root.look()
+        rows = tuple(row._replace(reason=row.reason or self._reasons.get(row.name)) for row in self.kernels.reports())
+        if rows != self.rows:
+            self.rows, self.news = rows, True
+
+
+def parts_of(knobs: Mapping[str, Value], loader_knobs: tuple[str, ...]) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Loader knobs and kernel knobs of one ask."""
+    loader = {name: value for name, value in knobs.items() if name in loader_knobs}
+    return loader, {name: value for name, value in knobs.items() if name not in loader}

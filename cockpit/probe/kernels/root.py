@@ -1,0 +1,248 @@
+"""Autocast and compile for one trained module (a root): what its call slot calls.
+
+``call`` runs every forward of the root in the training's thread; ``set`` is called between two steps. The first call
+of each kind under a new setting is tried: if it fails, generators and buffers are put back, the call runs the way it
+was, and a notice says why. It must never keep the module alive, and never hide an exception of the script's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from typing import Any, Callable, NamedTuple
+
+from ...model.knobs import SCRIPT, Value
+from ..groups import Refused
+from ..guard import _raised_by_signal_handler as raised_by_signal_handler
+from ..outcomes import why
+from . import autocast as casts
+from . import compiling
+from .casting import Outputs
+from .keep import Kept
+
+RANDOM = "not numerically neutral: compiled dropout draws from another stream"
+
+
+class Setting(NamedTuple):
+    """What was asked for, ``script`` where nothing was."""
+
+    autocast: str = SCRIPT
+    compile: str = SCRIPT
+
+
+class RolledBack(NamedTuple):
+    """``failed`` could not be kept; ``setting`` is in force instead, and why."""
+
+    failed: Setting
+    setting: Setting
+    reason: str
+
+
+class RootKernels:
+    """One root. Holds its module weakly; ``call`` is handed the module by the slot, ``previous`` is what the script
+    itself had in that slot (its own ``module.compile()``), or None."""
+
+    def __init__(
+        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch
+    ) -> None:
+        self._torch = torch
+        self.previous = previous
+        self._module = weakref.ref(module)
+        self._places = places
+        self._watch = watch
+        self._compiled: dict[Setting, Callable[[Any, Any, Any], Any]] = {}
+        self._spent: dict[Setting, int] = {}
+        self._tried: set[tuple[bool, bool]] = set()
+        self._former = Setting()
+        self.device = next((p.device.type for p in module.parameters()), "cpu")
+        self.setting = Setting()
+        self.notices: deque[RolledBack] = deque()
+        self.active = False
+        """Whether calls have to come here; else the slot calls what the script has."""
+        self.called = True
+        """Set by the slot at each call."""
+        self.calls = 0
+        """Since the setting was set."""
+        self.seen: str | None = None
+        self.partly: str | None = None
+        self.own_autocast: str | None = None
+
+    # ---- asking ----
+
+    def plan(self, name: str, value: Value) -> str:
+        """The value that ``name`` (autocast, compile) would take; raises Refused."""
+        module = self._module()
+        word = str(value)
+        if module is None:
+            raise Refused("the model is gone")
+        if word == SCRIPT:
+            return word
+        if name == "autocast":
+            casts.check(self._torch, module, self.device, word)
+            return word
+        compiling.check(self._torch, module, self.device, word)
+        tried = self._spent.get(self.setting._replace(compile=word), 0)
+        if tried >= compiling.recompile_limit():
+            raise Refused("recompiled %d times before, which is torch's limit: it would go on without" % tried)
+        return word
+
+    def set(self, **asked: str) -> None:
+        """In force from the next call on. What was planned is not refused any more."""
+        wanted = self.setting._replace(**asked)
+        if wanted == self.setting:
+            return
+        if wanted.compile not in (SCRIPT, compiling.OFF):
+            compiling.load(self._watch)
+        self._former, self.setting = self.setting, wanted
+        self.active = not self.idle
+        self._tried.clear()
+        self.seen = self.partly = None
+        self.calls = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._module() is not None
+
+    @property
+    def compiled_by_script(self) -> bool:
+        """Whether what the script has for this root is compiled, in place or by a wrapper."""
+        module = self._module()
+        return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
+
+    @property
+    def untouched(self) -> list[str]:
+        """The knobs that are as the script has them."""
+        return [name for name, word in self.setting._asdict().items() if word == SCRIPT]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing of ours is in force: the slot may call what the script has."""
+        return self.setting == Setting()
+
+    def look(self) -> None:
+        """At the next call, look what the script's own autocast does at this place."""
+        self.active = True
+
+    # ---- every call ----
+
+    def call(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """The root's forward under the setting."""
+        self.calls += 1
+        if self.idle:
+            self.active = False
+            self.own_autocast = casts.word_of(self._torch, self.device)
+            return self._run(self.setting, module, args, kwargs)
+        kind = (self._torch.is_grad_enabled(), module.training)
+        if kind in self._tried:
+            try:
+                return self._run(self.setting, module, args, kwargs)
+            except Exception as error:
+                if raised_by_signal_handler(error.__traceback__):
+                    raise
+                return self._again(error, None, module, args, kwargs)
+        kept = Kept(self._torch, module)
+        try:
+            result = self._run(self.setting, module, args, kwargs)
+        except Exception as error:
+            if raised_by_signal_handler(error.__traceback__):
+                raise
+            return self._again(error, kept, module, args, kwargs)
+        self._tried.add(kind)
+        return result
+
+    def _again(self, error: Exception, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
+        """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
+        if kept is not None:
+            kept.put_back()
+        back = self._former if self._former != self.setting else Setting()
+        result = self._run(back, module, args, kwargs)
+        inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
+        reason = why(inner if isinstance(inner, Exception) else error)
+        if kept is None:
+            reason += " (this step's forward ran twice: its random numbers were drawn twice)"
+        self._give_up(back, reason)
+        return result
+
+    def _give_up(self, back: Setting, reason: str) -> None:
+        failed = self.setting
+        self.set(autocast=back.autocast, compile=back.compile)
+        self._former = Setting()
+        self.notices.append(RolledBack(failed, back, reason))
+
+    def _run(self, setting: Setting, module: Any, args: Any, kwargs: Any) -> Any:
+        places = self._places
+        places.calls += 1
+        try:
+            if setting.autocast == SCRIPT:
+                return self._inner(setting, module, args, kwargs)
+            there = casts.word_of(self._torch, self.device)
+            wanted = setting.autocast
+            island = there == casts.OFF and casts.inside_any(self._torch)
+            if there == wanted or island:
+                self.seen = there
+                return self._inner(setting, module, args, kwargs)
+            self.seen = wanted
+            with places.ours(self.device, wanted):
+                result = self._inner(setting, module, args, kwargs)
+            return result if wanted == casts.OFF or there != casts.OFF else self._cast_back(result, wanted)
+        finally:
+            places.calls -= 1
+
+    def _cast_back(self, result: Any, word: str) -> Any:
+        torch, low = self._torch, casts.dtype_of(self._torch, word)
+        outputs = Outputs(torch.Tensor, lambda tensor: tensor.dtype == low, lambda tensor: tensor.float())
+        try:
+            cast = outputs.changed(result)
+        except Exception as error:
+            if raised_by_signal_handler(error.__traceback__):
+                raise
+            self.partly = type(result).__name__
+            return result
+        self.partly = outputs.unknown
+        return cast
+
+    # ---- compile ----
+
+    def _inner(self, setting: Setting, module: Any, args: Any, kwargs: Any) -> Any:
+        if setting.compile == SCRIPT:
+            previous = self.previous
+            return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
+        wrapped = _wrapped_by_compile(module)
+        if setting.compile == compiling.OFF:
+            return module._call_impl(*args, **kwargs) if wrapped is None else wrapped(*args, **kwargs)
+        call = self._compiled.get(setting)
+        if call is None:
+            call = self._compiled[setting] = compiling.compiled_call(self._torch, setting.compile)
+        heard: list[int] = []
+        self._watch.heard = heard
+        try:
+            with compiling.backward_with_forward():
+                result = call(wrapped if wrapped is not None else module, args, kwargs)
+        finally:
+            self._watch.heard = None
+        if heard:
+            self._recompiled(setting, max(heard))
+        return self._apart(result) if self.device == "cuda" and setting.compile != "default" else result
+
+    def _recompiled(self, setting: Setting, number: int) -> None:
+        self._spent[setting] = number + 1
+        if number + 1 >= compiling.recompile_limit() and setting == self.setting:
+            reason = "recompiled %d times: torch would go on without compiling" % (number + 1)
+            self._give_up(setting._replace(compile=SCRIPT), reason)
+
+    @property
+    def recompiles(self) -> int:
+        """Of the code in force."""
+        return max(0, self._spent.get(self.setting, 0) - 1)
+
+    def _apart(self, result: Any) -> Any:
+        """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
+        tensor = self._torch.Tensor
+        return Outputs(tensor, lambda _: True, lambda found: found.clone()).changed(result)
+
+
+def _wrapped_by_compile(module: Any) -> Any:
+    """The script's own module inside ``torch.compile(module)``, or None."""
+    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    return module._modules["_orig_mod"] if kind is not None and isinstance(module, kind) else None

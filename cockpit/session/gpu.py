@@ -1,0 +1,43 @@
+"""The accelerators in the state: how old their figures may be, and how other people's tools read them. Pure.
+
+Called by fold and status. It must never hand on a figure of a device that is not read any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from cockpit.model.events import GpuSampled
+from cockpit.model.gpu import GpuFigures
+
+from .state import State
+
+STALE_S = 20.0
+"""Readings come about once a second, at least every time something changes."""
+
+
+def at_rest(seen: GpuSampled | None) -> GpuSampled | None:
+    """After the training's end: which devices it had, and no figure of what others do on them now."""
+    return None if seen is None else replace(seen, devices=tuple(bare(device) for device in seen.devices))
+
+
+def bare(device: GpuFigures) -> GpuFigures:
+    """The device without its figures."""
+    return GpuFigures(device.uuid, device.name, device.mig, memory_total_bytes=device.memory_total_bytes)
+
+
+def gpus_of(state: State, now_s: float) -> list[dict[str, Any]]:
+    """``machine.gpus`` of the status: one object a device; null = not measured, or too old to be true at ``now_s``."""
+    seen = state.gpu
+    if seen is None:
+        return []
+    old = now_s - seen.at_s > STALE_S and state.phase in ("starting", "running", "stopping")
+    return [_plain(replace(bare(one), trouble="not read any more") if old else one) for one in seen.devices]
+
+
+def _plain(device: GpuFigures) -> dict[str, Any]:
+    told = asdict(device)
+    told["throttled"] = None if device.throttled is None else list(device.throttled)
+    told["missing"] = dict(device.missing or {})
+    return told

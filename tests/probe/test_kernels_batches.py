@@ -1,0 +1,161 @@
+"""The batch size of one loader: same samples, same order, other cuts; refused where a loop would miss some."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
+
+from cockpit.probe.groups import Refused
+from cockpit.probe.kernels.batches import BatchSize, Facts, framework_of
+
+ROWS = 26
+WHOLE = Facts(used_up=True)
+
+
+def loader_of(**more) -> DataLoader:
+    return DataLoader(TensorDataset(torch.arange(ROWS)), **{"batch_size": 4, "shuffle": True, **more})
+
+
+def epoch(loader: DataLoader) -> list[list[int]]:
+    return [batch.tolist() for (batch,) in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_same_samples_in_the_same_order_and_ten_times_back(workers, drop_last):
+    more = {"num_workers": workers, "persistent_workers": workers > 0, "drop_last": drop_last}
+    bare, loader = loader_of(**more), loader_of(**more)
+    control = BatchSize(torch, loader)
+    for turn in range(20 if workers == 0 else 4):
+        size = 5 if turn % 2 else 4
+        control.open(control.check(size, WHOLE))
+        assert control.found() == loader.batch_size == size
+        torch.manual_seed(turn)
+        expected = epoch(bare)
+        state = torch.get_rng_state()
+        torch.manual_seed(turn)
+        found = epoch(loader)
+        assert torch.equal(state, torch.get_rng_state())
+        assert len(found) == len(loader) and all(len(batch) == size for batch in found[:-1])
+        flat, own = [i for batch in found for i in batch], [i for batch in expected for i in batch]
+        length = ROWS - ROWS % 5 if drop_last and size == 5 else len(own)
+        both = min(length, len(own))
+        assert len(flat) == length and flat[:both] == own[:both]
+        assert control.ended(len(flat), True) is None
+        if size == 4:
+            assert found == expected
+
+
+@pytest.mark.parametrize(
+    "facts, words",
+    [
+        (Facts(None), "first have used up"),
+        (Facts(False), "left the last epoch"),
+        (Facts(True, framework="lightning"), "lightning runs the loop"),
+        (Facts(True, open_iterators=True), "still open"),
+    ],
+)
+def test_refused_where_the_loop_would_not_see_it_whole(facts, words):
+    loader = loader_of()
+    with pytest.raises(Refused, match=words):
+        BatchSize(torch, loader).check(8, facts)
+    assert loader.batch_sampler.batch_size == 4
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(5))
+
+
+class Own(BatchSampler):
+    pass
+
+
+def test_refused_where_the_loader_does_not_batch():
+    data = TensorDataset(torch.arange(ROWS))
+    for loader in (
+        DataLoader(data, batch_size=None),
+        DataLoader(data, batch_sampler=Own(SequentialSampler(data), 4, False)),
+        DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 4, False)),
+        DataLoader(Stream(), batch_size=2),
+    ):
+        control = BatchSize(torch, loader)
+        assert control.whole and not control.refusal(WHOLE).can
+        with pytest.raises(Refused):
+            control.check(8, WHOLE)
+
+
+def test_refused_with_the_scripts_own_sampler():
+    class Mine(SequentialSampler):
+        pass
+
+    data = TensorDataset(torch.arange(ROWS))
+    loader = DataLoader(data, batch_size=2, sampler=Mine(data))
+    with pytest.raises(Refused, match="own sampler"):
+        BatchSize(torch, loader).check(8, WHOLE)
+
+
+def test_a_last_batch_of_one_and_one_that_is_never_filled():
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    with pytest.raises(Refused, match="batch norm"):
+        control.check(5, Facts(True, batch_norm=True))
+    assert control.check(5, WHOLE) == 5 and control.check(6, Facts(True, batch_norm=True)) == 6
+    dropping = loader_of(drop_last=True)
+    control = BatchSize(torch, dropping)
+    assert control.check(5, Facts(True, batch_norm=True)) == 5
+    with pytest.raises(Refused, match="never fill one"):
+        control.check(ROWS + 1, WHOLE)
+
+
+@pytest.mark.parametrize("samples, used_up", [(13, True), (12, False), (13, False)])
+def test_the_backstop_rolls_back(samples, used_up):
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    control.open(control.check(8, WHOLE))
+    reason = control.ended(samples, used_up)
+    assert reason == "with batches of 8 the loop saw %d of 26 samples" % samples
+    assert control.found() == loader.batch_size == 4 and control.in_force == 4
+    assert control.ended(samples, used_up) is None, "told once"
+
+
+def test_only_the_first_epoch_under_a_size_is_judged():
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    control.open(control.check(8, WHOLE))
+    assert control.ended(ROWS, True) is None
+    assert control.ended(3, False) is None and control.found() == 8
+
+
+def test_the_scripts_own_size_can_always_be_had():
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    control.open(control.check(8, WHOLE))
+    assert control.check("script", Facts(False, framework="x")) == 4
+    control.open(4)
+    assert loader.batch_size == 4 and len(loader) == 7
+
+
+def test_notes():
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    assert "len(loader)" not in control.note(8, WHOLE)
+    assert "len(loader)" in control.note(8, Facts(True, asked_length=True))
+    assert "batch norm" in control.note(5, Facts(True, batch_norm=True))
+
+
+def test_who_iterates():
+    code = "def run(): return framework_of('/torch', '/ours')"
+
+    def whose(path: str) -> str | None:
+        names = {"framework_of": framework_of}
+        exec(compile(code, path, "exec"), names)
+        outer = {"run": names["run"]}
+        exec(compile("def main(): return run()", "/home/me/train.py", "exec"), outer)
+        return outer["main"]()
+
+    assert whose("/home/me/train.py") is None
+    assert whose("/v/site-packages/lightning/loops.py") == "lightning"
+    assert whose("/v/site-packages/tqdm/std.py") is None
+    assert whose("/torch/utils/data/dataloader.py") is None
