@@ -151,8 +151,8 @@ def _check_loader(state: State, loader: str | None) -> None:
 
 def _is_already(state: State, name: str, value: Value) -> bool:
     """Whether asking would change nothing; False wherever that is not certain."""
-    row = next(row for row in knob_rows(state) if row.name == name)
-    if row.mixed or row.in_force is None or row.state == "applying":
+    row = next((row for row in knob_rows(state) if row.name == name), None)
+    if row is None or row.mixed or row.in_force is None or row.state == "applying":
         return False
     landed = next((entry for entry in reversed(state.ledger) if entry.change and name in entry.change), None)
     if landed is not None and landed.change is not None and landed.change[name][1] != row.in_force:

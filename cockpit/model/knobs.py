@@ -23,7 +23,8 @@ SCRIPT = "script"
 class Knob:
     """One row: ``kind`` is ``int`` (from ``low`` upwards), ``switch`` (on/off) or ``choice`` (of ``choices``).
 
-    ``room`` groups knobs that are applied together: all ``loader`` knobs are set as one coupled group.
+    ``room`` groups knobs that are applied together: all ``loader`` knobs are set as one coupled group, ``kernel``
+    knobs belong to the whole training and to no loader.
     ``step`` is how far one key press moves an int. ``help`` is one line for screen, help and docs.
     """
 
@@ -75,10 +76,43 @@ KNOBS: tuple[Knob, ...] = (
         "loader",
         "hand out batches in the sampler's order; off: whichever is ready",
     ),
+    Knob(
+        "threads",
+        "threads",
+        "int",
+        "kernel",
+        "CPU threads that one operation of the training may use",
+        low=1,
+    ),
+    Knob(
+        "matmul",
+        "matmul",
+        "choice",
+        "kernel",
+        "precision of float32 matrix products; lower lets a GPU use TF32",
+        choices=("highest", "high", "medium"),
+    ),
+    Knob(
+        "autocast",
+        "autocast",
+        "choice",
+        "kernel",
+        "run the model's forward in lower precision where that is safe",
+        choices=("off", "bf16", "fp16"),
+    ),
+    Knob(
+        "compile",
+        "compile",
+        "choice",
+        "kernel",
+        "torch.compile of the model, in place; the first step takes long",
+        choices=("off", "default", "reduce-overhead", "max-autotune"),
+    ),
 )
 
 BY_NAME: Mapping[str, Knob] = {knob.name: knob for knob in KNOBS}
 LOADER_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "loader")
+KERNEL_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "kernel")
 
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 

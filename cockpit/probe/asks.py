@@ -11,18 +11,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model.errors import CockpitError
-from ..model.knobs import LOADER_KNOBS, Value, check_value
+from ..model.knobs import KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
 from .groups import Refused
 from .recorder import Recorder
 from .streams import TRAIN, UNKNOWN, LoaderRecord
 
 
 class Ask:
-    """One change. ``due``: None, or ("epoch" | "step" | "time", n). ``done_on``: loaders that have it."""
+    """One change. ``due``: None, or ("epoch" | "step" | "time", n). ``done_on``: loaders that have it.
+
+    ``knobs`` are those of loaders; ``kernels`` those of the whole training, which ride along or go alone.
+    ``looked`` and ``kernels_found``: whether each part has been seen in force.
+    """
 
     def __init__(self, name: str, knobs: Mapping[str, Value], now: bool, loader: str | None) -> None:
         self.id = name
         self.knobs = dict(knobs)
+        self.kernels: dict[str, Value] = {}
+        self.former: str | None = None
+        self.looked = self.kernels_found = False
         self.now = now
         self.loader = loader
         self.due: tuple[str, float] | None = None
@@ -51,12 +58,14 @@ class Asks:
         self.by_id: dict[str, Ask] = {}
         self.waiting: list[Ask] = []
         self.start_set: dict[str, Value] = {}
+        self.kernel_set: dict[str, Value] = {}
         self.start_loaders: dict[str, dict[str, Value]] = {}
         self.said.clear()
 
     def start(self, told: Mapping[str, Any]) -> None:
         """What start.json says: set from the start, per loader, and the schedule."""
         self.start_set = self._sound(told.get("set") or {})
+        self.kernel_set = self._sound(told.get("set") or {}, KERNEL_KNOBS)
         for name, knobs in (told.get("loaders") or {}).items():
             self.start_loaders[name] = self._sound(knobs)
         for entry in told.get("at") or ():
@@ -65,8 +74,8 @@ class Asks:
             self._take(ask)
 
     @staticmethod
-    def _sound(knobs: Mapping[str, Any]) -> dict[str, Value]:
-        return {name: check_value(name, value) for name, value in knobs.items() if name in LOADER_KNOBS}
+    def _sound(knobs: Mapping[str, Any], known: tuple[str, ...] = LOADER_KNOBS) -> dict[str, Value]:
+        return {name: check_value(name, value) for name, value in knobs.items() if name in known}
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """An ``ask`` or ``drop`` from the engine; a known id is ignored."""
@@ -84,10 +93,14 @@ class Asks:
     def _take(self, ask: Ask) -> None:
         self.by_id[ask.id] = ask
         try:
-            ask.knobs = {name: check_value(name, value) for name, value in ask.knobs.items()}
-            unfit = [name for name in ask.knobs if name not in LOADER_KNOBS]
-            if unfit or not ask.knobs:
+            checked = {name: check_value(name, value) for name, value in ask.knobs.items()}
+            unfit = [name for name in checked if name not in LOADER_KNOBS + KERNEL_KNOBS]
+            if unfit or not checked:
                 raise Refused("%s cannot be changed in a running training" % ", ".join(unfit or ["nothing"]))
+            ask.knobs = {name: value for name, value in checked.items() if name in LOADER_KNOBS}
+            ask.kernels = {name: value for name, value in checked.items() if name in KERNEL_KNOBS}
+            if ask.kernels and ask.loader is not None:
+                raise Refused("%s is no setting of one loader: ask without naming one" % ", ".join(ask.kernels))
         except CockpitError as error:
             self.move(ask, "refused", str(error))
             return
@@ -100,7 +113,8 @@ class Asks:
         steps = [int(ask.due[1]) for ask in waiting if ask.due is not None and ask.due[0] == "step"]
         recorder.due_step = min(steps) if steps else -1
         overdue = 0 <= recorder.due_step <= recorder.steps
-        recorder.attention = again or overdue or any(ask.now and ask.due is None for ask in waiting)
+        recorder.attention = again or overdue or any(ask.now and ask.due is None and ask.knobs for ask in waiting)
+        recorder.awaited = recorder.awaited or any(ask.kernels and not ask.knobs for ask in waiting)
 
     def tick(self, now_ns: int) -> None:
         """Called a few times a second: asks whose time has come want attention at the next batch."""
@@ -112,14 +126,15 @@ class Asks:
         """What is due for this loader and has not landed on it, in the order it was asked."""
         found = []
         for ask in list(self.waiting):
-            if record.id in ask.done_on or not self._is_due(ask, record):
+            if not ask.knobs or record.id in ask.done_on or not self.is_due(ask, record):
                 continue
             early = record.role == UNKNOWN and ask.due == ("epoch", 0.0)
             if ask.loader == record.id or (ask.loader is None and (record.role == TRAIN or early)):
                 found.append(ask)
         return found
 
-    def _is_due(self, ask: Ask, record: LoaderRecord) -> bool:
+    def is_due(self, ask: Ask, record: LoaderRecord) -> bool:
+        """Whether its time has come, at a boundary or batch of this loader."""
         if ask.due is None:
             return True
         when, n = ask.due
@@ -132,10 +147,11 @@ class Asks:
         }
         return bool(reached[when] >= n)
 
-    def give_up(self, reason: str) -> None:
-        """Nothing can land any more: whatever waits is refused."""
+    def give_up(self, reason: str, kernels: bool = False) -> None:
+        """Nothing can land any more, or nothing with ``kernels``: whatever waits for it is refused."""
         for ask in list(self.waiting):
-            self.move(ask, "refused", reason)
+            if ask.kernels or not kernels:
+                self.move(ask, "refused", reason)
 
     def forget(self, ask: Ask) -> None:
         """No loader has to take it any more."""

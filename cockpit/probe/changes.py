@@ -20,9 +20,12 @@ SURE_STEPS = 3
 
 
 class Changes:
-    """``news`` is set when something about a loader has changed."""
+    """``news`` is set when something about a loader has changed. ``kernels`` lands what rides along with a change."""
 
-    def __init__(self, recorder: Recorder, registry: Registry, asks: Asks, make_control: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, recorder: Recorder, registry: Registry, asks: Asks, make_control: Callable[[Any], Any], kernels: Any
+    ) -> None:
+        self._kernels = kernels
         self._recorder = recorder
         self._registry = registry
         self._asks = asks
@@ -61,6 +64,7 @@ class Changes:
         landing, group = [], record.group
         for ask in asks:
             try:
+                self._kernels.plan(ask)
                 group = control.plan(ask.knobs, base=group)
                 landing.append(ask)
             except Refused as error:
@@ -125,6 +129,7 @@ class Changes:
         landing, group = [], record.group or control.in_force
         for ask in asks:
             try:
+                self._kernels.plan(ask)
                 group = control.plan(ask.knobs, base=group, now=True)
                 landing.append(ask)
             except Refused as error:
@@ -153,6 +158,7 @@ class Changes:
     def _rather_later(self, ask: Ask, record: LoaderRecord, control: Any, base: Group, reason: str) -> None:
         """It cannot be had now; at the boundary, perhaps."""
         try:
+            self._kernels.plan(ask)
             control.plan(ask.knobs, base=base)
         except Refused as error:
             self._refuse(ask, record, error.reason)
@@ -184,6 +190,8 @@ class Changes:
             ask.done_on.add(record.id)
             if ask.state == "queued":
                 self._former[ask.id] = self._recorder.setting.change
+                if ask.kernels:
+                    self._kernels.ride(ask)
                 self._asks.move(ask, "applying")
             if not self._others_to_come(ask, former):
                 self._asks.forget(ask)
@@ -228,8 +236,9 @@ class Changes:
             if ask.state == "applying":
                 ask.stall_ns = ask.stall_ns or stream.start_ns
                 ask.capacity = found.capacity
-                ask.in_force = {name: getattr(found, name) for name in ask.knobs}
-                if not self._others_to_come(ask):
+                ask.in_force.update({name: getattr(found, name) for name in ask.knobs})
+                ask.looked = not self._others_to_come(ask)
+                if ask.looked and (ask.kernels_found or not ask.kernels):
                     self._asks.move(ask, "settling")
 
     def _foresee_epoch(self, stream: Stream, record: LoaderRecord) -> None:
@@ -262,7 +271,7 @@ class Changes:
             (asks, record.asked), record.last_landing = record.last_landing, None
             record.planned_for = record.wanted
             for ask in asks:
-                ask.in_force = {name: getattr(notice.in_force, name) for name in ask.knobs}
+                ask.in_force.update({name: getattr(notice.in_force, name) for name in ask.knobs})
                 record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
                 self._asks.move(ask, "rolled_back", notice.reason)
             self._take_back_elsewhere(asks)

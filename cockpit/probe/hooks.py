@@ -38,6 +38,7 @@ class LoaderHooks:
         self._registry = registry
         self._changes = changes
         self._torch_folder = torch_folder
+        self.on_boundary: Callable[[Any, int], None] = lambda record, thread: None
         self.on_open: Callable[[], None] = lambda: None
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
@@ -87,6 +88,8 @@ class LoaderHooks:
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
         if kept is not None:
             kept.clear()
+        if record.role == TRAIN:
+            self._run("kernels", self.on_boundary, record, thread)
         self._run("swap", self._changes.at_boundary, stream, loader, fresh)
         stream.planned = self._changes.planned(stream)
         if thread == recorder.thread or recorder.thread is None:

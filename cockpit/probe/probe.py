@@ -19,6 +19,9 @@ from .changes import Changes
 from .devices import used_devices
 from .guard import Guard
 from .hooks import LoaderHooks
+from .kernels.compiling import keep_apart
+from .kernels.control import Kernels
+from .kernels.landing import Landing
 from .link import Link
 from .pulse import Pulse
 from .recorder import Recorder
@@ -32,6 +35,8 @@ from .training import Training
 
 CHANGING = ("loaders", "swap", "changes")
 """Hooks without which no change can land."""
+ROWS_NS = 1_000_000_000
+"""How often the knobs of the whole training are looked at."""
 
 
 class Probe:
@@ -49,7 +54,10 @@ class Probe:
         self.mechanism = install_mechanism(torch)
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.asks = Asks(self.recorder)
-        self.changes = Changes(self.recorder, self.registry, self.asks, self._control)
+        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world)
+        keep_apart(self.recorder, self.kernels.watch)
+        self.landing = Landing(self.recorder, self.asks, self.kernels)
+        self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing)
         self.hooks = LoaderHooks(
             self.recorder,
             self.roles,
@@ -59,7 +67,8 @@ class Probe:
             os.path.dirname(torch.__file__),
         )
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
-        self.roots = Roots(torch, self.guard, self.recorder, self.roles)
+        self.hooks.on_boundary = self.landing.at_boundary
+        self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.close_trailing
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
@@ -72,6 +81,7 @@ class Probe:
         self._said_trains = False
         self._unread = False
         self._backwards_seen = 0
+        self._rows_ns = 0
 
     def _control(self, loader: Any) -> LoaderControl:
         return LoaderControl(self.mechanism, loader)
@@ -96,7 +106,8 @@ class Probe:
         return [hello, self._loaders(), *self.asks.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
-        return loader_message(self.registry.records.values(), self._cannot_change())
+        rows = self.landing.told(self.guard.reasons)
+        return loader_message(self.registry.records.values(), self._cannot_change(), rows)
 
     def _cannot_change(self) -> str | None:
         """Why no loader can be changed any more: a hook that this needs has failed."""
@@ -104,6 +115,9 @@ class Probe:
             if name in self.guard.reasons:
                 return "the probe's own part %r has failed: %s" % (name, self.guard.reasons[name])
         return None
+
+    def _world(self) -> int:
+        return self._rank("get_world_size", "WORLD_SIZE") or 1
 
     def _rank(self, ask: str, name: str) -> int | None:
         """What torch.distributed says where the script has initialised it, else the launcher's word."""
@@ -139,9 +153,13 @@ class Probe:
         reason = self._cannot_change()
         if reason is not None:
             self.asks.give_up(reason)
+        elif "kernels" in self.guard.reasons:
+            self.asks.give_up("the probe's own part 'kernels' has failed: %s" % self.guard.reasons["kernels"], True)
         self._gather(now)
         self._exchange()
         self.hooks.look_again(now)
+        if now - self._rows_ns > ROWS_NS:
+            self._rows_ns, self.recorder.awaited = now, True
 
     def _gather(self, now: int) -> None:
         recorder, link = self.recorder, self.link
@@ -159,8 +177,8 @@ class Probe:
         for news in (self.hooks.news, self.asks.said):
             while news:
                 link.say(news.popleft())
-        if self.changes.news:
-            self.changes.news = False
+        if self.changes.news or self.landing.news:
+            self.changes.news = self.landing.news = False
             link.say(self._loaders())
         if recorder.steps:
             link.say(self.ticks.read(now, self.hooks, can_tell))
@@ -184,8 +202,10 @@ class Probe:
         """A step has ended: the search for roots is over, and the thread may live."""
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
-        self.recorder.awaited = False
-        self.guard.run("devices", self._see_devices)
+        self.guard.run("kernels", self.landing.at_step)
+        self.recorder.awaited = self.landing.waits
+        if not self.devices:
+            self.guard.run("devices", self._see_devices)
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
 
@@ -236,6 +256,7 @@ class Probe:
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.hooks.news.clear()
         self.asks.restart()
+        self.landing.restart()
         self._unread = True
 
     def at_exit(self) -> None:

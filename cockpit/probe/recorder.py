@@ -95,6 +95,8 @@ class Recorder:
         self.told: tuple[Mark | None, tuple[int, ...]] = (self.rest, self.skipped)
         self.carry = 0
         """Loader work of the gap (shutting an iterator down) that the next first step has to pay for."""
+        self.left_out: list[tuple[int, int]] = []
+        """What was left out while it was open which step it would have belonged to."""
         self.trailing: Any = None
         """A used-up stream whose last batch is still to be trained on (frameworks read one batch ahead)."""
         self.last_forward: Mark | None = None
@@ -120,8 +122,10 @@ class Recorder:
         if self.rest is None:
             return
         carry, self.carry = self.carry, 0
+        late = sum(spent_ns for at_ns, spent_ns in self.left_out if at_ns >= base.t_ns)
+        self.left_out.clear()
         base = base._replace(
-            t_ns=base.t_ns - carry, start_ns=base.start_ns - carry, lived_ns=self.rest.lived_ns,
+            t_ns=base.t_ns - carry + late, start_ns=base.start_ns - carry, lived_ns=self.rest.lived_ns,
             epoch=self.epoch, setting=self.setting,
         )  # fmt: skip
         between = (b - r for b, r in zip(sums_of(base), sums_of(self.rest)))
@@ -167,6 +171,14 @@ class Recorder:
                 self.decide_own_optimizer()
         if self.awaited:
             self.on_step()
+
+    def leave_out(self, spent_ns: int) -> None:
+        """``spent_ns`` that have just passed (compiling) belong to no phase and to no step."""
+        self.charged += spent_ns
+        if self.base is not None:
+            self.base = self.base._replace(t_ns=self.base.t_ns + spent_ns)
+        else:
+            self.left_out.append((self.clock(), spent_ns))
 
     def decide_own_optimizer(self) -> None:
         """No optimizer step was ever seen, so this is not accumulation: each backward is an update.

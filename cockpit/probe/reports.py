@@ -126,7 +126,9 @@ class Ticks:
         for _ in range(3):
             doing, since, base, told = recorder.doing, recorder.since, recorder.base, recorder.told
             rest, skipped = told
-            totals = rest or recorder.mark(now, base.lived_ns + max(0, now - base.t_ns) if base is not None else 0)
+            apart = now - since if doing == "compile" else 0
+            lived = base.lived_ns + max(0, now - base.t_ns - apart) if base is not None else 0
+            totals = rest or recorder.mark(now, lived)
             seen: dict[str, Any] = {"steps": recorder.steps, "t": now, "lived": totals.lived_ns}
             if (doing, since, base, told) == (recorder.doing, recorder.since, recorder.base, recorder.told):
                 break
@@ -139,16 +141,21 @@ class Ticks:
         return seen
 
 
-def loader_message(records: Iterable[LoaderRecord], off: str | None) -> dict[str, Any]:
-    """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change."""
-    return {"m": "loaders", "loaders": [_loader(record, off) for record in list(records) if record.iterators]}
+def loader_message(records: Iterable[LoaderRecord], off: str | None, rows: Iterable[Any] = ()) -> dict[str, Any]:
+    """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change.
+
+    ``rows`` are the knobs of the whole training: told with each loader that trains.
+    """
+    own = [row._asdict() for row in rows]
+    return {"m": "loaders", "loaders": [_loader(record, off, own) for record in list(records) if record.iterators]}
 
 
-def _loader(record: LoaderRecord, off: str | None) -> dict[str, Any]:
+def _loader(record: LoaderRecord, off: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    knobs = [_knob(record, name, off) for name in LOADER_KNOBS]
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
         "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": [_knob(record, name, off) for name in LOADER_KNOBS], "workers": list(record.workers),
+        "knobs": knobs + (rows if record.role == TRAIN else []), "workers": list(record.workers),
         "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip

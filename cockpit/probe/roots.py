@@ -25,7 +25,8 @@ PATIENCE = 200
 class Roots:
     """The search, and the slots that it leaves."""
 
-    def __init__(self, torch: Any, guard: Guard, recorder: Recorder, roles: Roles) -> None:
+    def __init__(self, torch: Any, guard: Guard, recorder: Recorder, roles: Roles, adopt: Any) -> None:
+        self._adopt = adopt
         self._module_class = torch.nn.Module
         self._script_class = torch.jit.ScriptModule
         self._grad_enabled = torch.is_grad_enabled
@@ -154,7 +155,8 @@ class Roots:
         attributes = module.__dict__
         previous = attributes.get("_compiled_call_impl")
         if type(previous) is not self._slot_class:
-            attributes["_compiled_call_impl"] = self._slot_class(weakref.ref(module), previous)
+            slot = attributes["_compiled_call_impl"] = self._slot_class(weakref.ref(module), previous)
+            slot.kernels = self._adopt(module, previous)
 
     # ---- every forward of a root ----
 
@@ -202,6 +204,11 @@ def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
             caller = sys._getframe(2).f_locals.get("self")
             if caller is not module and type(caller) is type(module):
                 module = caller
+            kernels = slot.kernels
+            if kernels is not None:
+                kernels.called = True
+                if kernels.active:
+                    return kernels.call(module, args, kwargs)
         previous = slot.previous
         return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
 
@@ -210,11 +217,12 @@ def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
     class Slot:
         """Holds its module weakly; pickles and deep-copies as None, so that no copy ever calls another's weights."""
 
-        __slots__ = ("module", "previous")
+        __slots__ = ("kernels", "module", "previous")
 
         def __init__(self, module: Any, previous: Any) -> None:
             self.module = module
             self.previous = previous
+            self.kernels: Any = None
 
         def __reduce__(self) -> tuple[Any, tuple[()]]:
             return type(None), ()

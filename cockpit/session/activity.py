@@ -66,6 +66,8 @@ def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activi
     if state.phase != "running":
         since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
+    if state.latest is not None and state.latest.doing == "compile":
+        return Activity("compiling", state.latest.doing_for_s)
     applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
     if applying:
         return Activity("switching", now_s - applying.state_s, detail=words_of(applying))

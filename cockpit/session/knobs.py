@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
-from cockpit.model.knobs import KNOBS, SCRIPT, Value, show_value
+from cockpit.model.knobs import KNOBS, LOADER_KNOBS, SCRIPT, Value, show_value
 
 from .state import Entry, State
 
@@ -41,9 +41,17 @@ def training_loaders(state: State) -> tuple[LoaderInfo, ...]:
 
 
 def knob_rows(state: State) -> tuple[KnobRow, ...]:
-    """One row a knob, in the table's order."""
-    loaders = training_loaders(state)
-    return tuple(_row(state, knob.name, _reports(loaders, knob.name)) for knob in KNOBS)
+    """One row a knob, in the table's order.
+
+    A knob of the whole training has its row as soon as the probe has told of it, or somebody has asked for it.
+    """
+    loaders, rows = training_loaders(state), []
+    for knob in KNOBS:
+        reports = _reports(loaders, knob.name)
+        row = _row(state, knob.name, reports)
+        if knob.name in LOADER_KNOBS or reports or row.asked is not None:
+            rows.append(row)
+    return tuple(rows)
 
 
 def _reports(loaders: Sequence[LoaderInfo], name: str) -> list[KnobReport]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from kernels_harness import Net, batch, control, net
 
-from cockpit.probe.kernels.landing import Landing, parts_of
+from cockpit.probe.kernels.landing import Landing
 from cockpit.probe.recorder import Recorder
 
 HERE, ELSEWHERE = 1, 2
@@ -220,5 +220,7 @@ def test_rows_are_news_only_when_something_changed(it):
     assert isinstance(it.landing._settling, deque)
 
 
-def test_parts_of_an_ask():
-    assert parts_of({"num_workers": 2, "threads": 1}, ("num_workers",)) == ({"num_workers": 2}, {"threads": 1})
+def test_its_own_failure_is_told_with_each_row(it):
+    it.step()
+    assert it.landing.told({}) == it.landing.rows
+    assert all(not row.can and "failed: x" in row.reason for row in it.landing.told({"kernels": "x"}))

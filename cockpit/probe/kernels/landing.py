@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.knobs import Value
 from ..groups import Refused
 from ..recorder import Recorder
 from .control import Kernels, Row
@@ -148,6 +147,13 @@ class Landing:
             break
         self._reasons.update(dict.fromkeys(changed, notice.reason))
 
+    def told(self, failed: Mapping[str, str]) -> tuple[Row, ...]:
+        """The rows; where this part itself has ``failed``, nothing can be changed, and why."""
+        if "kernels" not in failed:
+            return self.rows
+        reason = "the probe's own part 'kernels' has failed: %s" % failed["kernels"]
+        return tuple(row._replace(can=False, can_now=False, reason=reason) for row in self.rows)
+
     def look(self) -> None:
         """What is in force, for the rows. Called in the training's thread, about once a second."""
         self.kernels.watch.attach()
@@ -163,9 +169,3 @@ class Landing:
         rows = tuple(row._replace(reason=row.reason or self._reasons.get(row.name)) for row in self.kernels.reports())
         if rows != self.rows:
             self.rows, self.news = rows, True
-
-
-def parts_of(knobs: Mapping[str, Value], loader_knobs: tuple[str, ...]) -> tuple[dict[str, Value], dict[str, Value]]:
-    """Loader knobs and kernel knobs of one ask."""
-    loader = {name: value for name, value in knobs.items() if name in loader_knobs}
-    return loader, {name: value for name, value in knobs.items() if name not in loader}

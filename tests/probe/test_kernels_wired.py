@@ -1,0 +1,183 @@
+"""Kernel knobs through the whole probe: asked as the engine asks, landed on a real training, told as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from watched import Rows, Slow, loader_of, train_step
+
+from cockpit.model.names import ENV_RUN, START_FILE
+from cockpit.probe.probe import told
+
+LOADER = {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order"}
+
+
+@pytest.fixture(autouse=True)
+def torch_as_before(monkeypatch):
+    kind, threads, precision = (
+        torch.amp.autocast_mode.autocast, torch.get_num_threads(), torch.get_float32_matmul_precision(),
+    )  # fmt: skip
+    monkeypatch.setattr(kind, "__enter__", kind.__enter__)
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+
+
+class Training:
+    def __init__(self, it, model: nn.Module | None = None) -> None:
+        self.it, self.model, self.loader = it, model or Slow(it), loader_of(it)
+        self.dtypes: list[torch.dtype] = []
+        self.model.inner.register_forward_hook(lambda m, i, out: self.dtypes.append(out.dtype))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+
+    def epoch(self) -> None:
+        for batch in self.loader:
+            train_step(self.model, self.optimizer, batch)
+            self.it.spend(1100)
+            self.it.beat()
+
+
+def knobs(it) -> dict[str, dict]:
+    return {knob["name"]: knob for knob in it.of("loaders")[-1]["loaders"][0]["knobs"]}
+
+
+def changes(it) -> list[tuple[str, str]]:
+    return [(m["id"], m["state"]) for m in it.of("change")]
+
+
+def test_rows_are_told_with_the_training_loader(it):
+    training = Training(it)
+    training.epoch()
+    rows = knobs(it)
+    assert set(rows) == LOADER | {"threads", "matmul", "autocast", "compile"}
+    assert rows["threads"]["in_force"] == rows["threads"]["script"] == torch.get_num_threads()
+    assert (rows["autocast"]["in_force"], rows["compile"]["in_force"]) == ("off", "off")
+    assert not training.it.probe.kernels.places.wanted
+
+
+def test_autocast_at_the_boundary_and_back(it):
+    training = Training(it)
+    training.epoch()
+    it.ask("c1", autocast="bf16")
+    training.epoch()
+    assert set(training.dtypes[:6]) == {torch.float32} and set(training.dtypes[6:]) == {torch.bfloat16}
+    assert changes(it) == [("c1", "applying"), ("c1", "settling")]
+    assert it.of("change")[-1]["before"] == {"autocast": "script"}
+    assert it.of("change")[-1]["in_force"] == {"autocast": "bf16"} and knobs(it)["autocast"]["in_force"] == "bf16"
+    it.ask("c2", autocast="script")
+    training.epoch()
+    assert set(training.dtypes[12:]) == {torch.float32}
+    assert knobs(it)["autocast"]["in_force"] == "off"
+    assert it.recorder.setting.change == "c2"
+
+
+def test_now_lands_in_the_middle_of_the_epoch(it):
+    training = Training(it)
+    training.epoch()
+    for n, batch in enumerate(training.loader):
+        if n == 2:
+            it.ask("c1", now=True, autocast="bf16", threads=3)
+        train_step(training.model, training.optimizer, batch)
+    assert training.dtypes[6:] == [torch.float32] * 3 + [torch.bfloat16] * 3
+    assert torch.get_num_threads() == 3 and changes(it)[-1] == ("c1", "settling")
+
+
+def test_one_change_of_loader_and_kernel_knobs(it):
+    training = Training(it)
+    training.epoch()
+    it.ask("c1", num_workers=1, autocast="bf16")
+    training.epoch()
+    assert changes(it) == [("c1", "applying"), ("c1", "settling")]
+    assert it.of("change")[-1]["in_force"] == {"num_workers": 1, "autocast": "bf16"}
+    it.ask("c2", num_workers=0, autocast="fp16")
+    training.epoch()
+    assert changes(it)[-1] == ("c2", "refused") and "GradScaler" in it.of("change")[-1]["reason"]
+    assert knobs(it)["num_workers"]["in_force"] == 1, "refused whole"
+
+
+def test_of_no_single_loader(it):
+    training = Training(it)
+    training.epoch()
+    it.ask("c1", loader=next(iter(it.roles())), threads=2)
+    assert changes(it) == [("c1", "refused")]
+
+
+def test_from_the_start_and_from_the_schedule(it, tmp_path):
+    folder = it.probe._environ[ENV_RUN]
+    start = {"set": {"threads": 3}, "at": [{"id": "at0", "when": "epoch", "n": 1, "knobs": {"autocast": "bf16"}}]}
+    with open(folder + "/" + START_FILE, "w") as file:
+        json.dump(start, file)
+    it.probe.asks.start(told(folder))
+    training = Training(it)
+    training.epoch()
+    assert torch.get_num_threads() == 3 and set(training.dtypes) == {torch.float32}
+    training.epoch()
+    assert set(training.dtypes[6:]) == {torch.bfloat16} and changes(it)[-1] == ("at0", "settling")
+
+
+def test_blocks_never_span_a_change(it):
+    training = Training(it)
+    training.loader = loader_of(it, 400)
+    training.epoch()
+    it.ask("c1", autocast="bf16")
+    training.epoch()
+    settings = [block["change"] for block in it.of("block")]
+    assert settings == sorted(settings, key=lambda change: change is not None) and set(settings) == {None, "c1"}
+
+
+def test_compile_time_belongs_to_no_step_and_no_phase(it):
+    watch = it.probe.kernels.watch
+
+    class Told:
+        class callback_trigger:
+            name = "DYNAMO"
+
+        compile_id = "0/0"
+
+    class Compiling(Slow):
+        def forward(self, x):
+            watch._begun(Told)
+            it.spend(5000)
+            it.beat()
+            self.seen = it.recorder.doing
+            watch._ended(Told)
+            assert it.recorder.doing == "forward"
+            return super().forward(x)
+
+    training = Training(it, Compiling(it))
+    for batch in DataLoader(Rows(it, 24), batch_size=4):
+        train_step(training.model, training.optimizer, batch)
+    assert training.model.seen == "compile"
+    assert watch.total_ns >= 6 * 5000 * 10**6
+    told = [tick for tick in it.of("tick") if tick["doing"] == "compile"]
+    assert len(told) >= 4 and all(5000 * 10**6 <= tick["doing_ns"] < 5100 * 10**6 for tick in told)
+    assert all(tick["wall_ns"] < 100 * 10**6 for tick in told), "nor of the live numbers'"
+    ticks = it.of("tick")
+    total = {name: sum(tick[name] for tick in ticks) / 10**6 for name in ("wall_ns", "forward_ns", "steps")}
+    assert total["wall_ns"] < 6 * 30, "compiling is no step's time"
+    assert total["forward_ns"] == pytest.approx(60, abs=1), "and no phase's"
+
+
+def test_without_a_loader_it_lands_at_a_step(it):
+    model = Slow(it)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.01), []
+    model.inner.register_forward_hook(lambda m, i, out: found.append(out.dtype))
+    for n in range(8):
+        if n == 4:
+            it.ask("c1", autocast="bf16")
+        train_step(model, optimizer, torch.ones(4, 2))
+    assert found[-1] == torch.bfloat16 and changes(it)[-1] == ("c1", "settling")
+
+
+def test_several_ranks_are_refused(it):
+    training = Training(it)
+    it.probe._environ["WORLD_SIZE"] = "2"
+    training.epoch()
+    it.ask("c1", autocast="bf16")
+    training.epoch()
+    assert changes(it) == [("c1", "refused")] and "several ranks" in it.of("change")[-1]["reason"]
+    assert set(training.dtypes) == {torch.float32}
