@@ -18,7 +18,7 @@ WARNINGS_ARE_ERRORS = tuple(
 )
 SELF_PORTRAIT = Job("self_portrait.py", ())
 INDUCTOR = Job("compiled.py", (), env=(("BACKEND", "inductor"),))
-GRAPHS = Job("compiled.py", ())
+GRAPHS = tuple(Job(trainer, ()) for trainer in ("compiled.py", "compiled_part.py", "compiled_inplace.py"))
 
 
 def bare_of(job: Job) -> Job:
@@ -51,17 +51,17 @@ def test_a_process_that_looks_at_itself(pool: Pool, job: Job) -> None:
     assert under.output == bare.output, difference(under, bare)
 
 
-@pytest.mark.parametrize("job", [GRAPHS], ids=lambda job: job.trainer)
+@pytest.mark.parametrize("job", GRAPHS, ids=lambda job: job.trainer)
 @needs
 def test_graph_counts(pool: Pool, job: Job) -> None:
-    """Dynamo made the same graphs of the same sizes, as often, with no break; and this could have failed."""
+    """Dynamo made the same graphs of the same sizes, as often; and this could have failed."""
     under, bare = both(pool, job)
     ours, theirs = under.final, bare.final
     assert ours is not None and theirs is not None, under.text
     for count in ("graphs", "frames", "breaks", "unique_graphs"):
         assert ours[count] == theirs[count]
     assert len(theirs["graphs"]) >= 2
-    assert theirs["breaks"] == 0
+    assert under.output == bare.output, difference(under, bare)
 
 
 @pytest.mark.long
