@@ -129,9 +129,15 @@ def test_losing_the_screen_in_the_middle_of_a_change(terminal: Screen, state_dir
 
 
 def test_closing_the_terminal_itself(terminal: Screen, state_dir: Path) -> None:
-    """The whole terminal goes, as when an SSH link breaks: everything in it is hung up."""
+    """Ctrl-C twice leaves; the whole terminal goes, as when an SSH link breaks: the training never notices."""
     screen = terminal(*RUN_SLOW, **slow(state_dir))
     screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
+    other = terminal("attach", "it")
+    other.wait_for(lambda text: re.search(r"\d+ samples/s", text))
+    other.keys("C-c")
+    other.wait_for("detach")
+    other.keys("C-c")
+    assert other.status() == 0
     screen.close()
     before = status(state_dir)["step"]
     wait_until(lambda: status(state_dir)["step"] > before, "the next step")
