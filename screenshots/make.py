@@ -1,7 +1,8 @@
-"""Makes the README's pictures from scripted runs: ``python screenshots/make.py [NAME…]``. The same every time.
+"""Makes the README's pictures from a recorded run: ``python screenshots/make.py [NAME…]``. The same every time.
 
 Runs the real app without a terminal on a frozen clock, takes the lines it drew, writes an SVG, and lets a headless
 Chromium turn it into a PNG (others get braille and spaces wrong). Needs ``chromium`` on the PATH or in $CHROMIUM.
+The recording is the journal of a real ``cockpit demo``; record.py beside this file makes it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from svg import Piece, picture  # noqa: E402
 from tui import scenes  # noqa: E402
 from tui.fake_link import FakeLink  # noqa: E402
 
+from cockpit.session.fold import fold_all  # noqa: E402
+from cockpit.session.journal import read_events  # noqa: E402
 from cockpit.session.state import State  # noqa: E402
 from cockpit.tui.cockpit import Cockpit  # noqa: E402
 from cockpit.tui.palette import THEMES  # noqa: E402
@@ -34,7 +37,7 @@ from cockpit.tui.terminal import Terminal  # noqa: E402
 
 @dataclass(frozen=True)
 class Shot:
-    """A picture: its scripted state, its size, the keys pressed first."""
+    """A picture: the state it shows, its size, the keys pressed first."""
 
     scene: Callable[[], tuple[State, float]]
     size: tuple[int, int] = (80, 24)
@@ -42,9 +45,15 @@ class Shot:
     terminal: Terminal = field(default_factory=Terminal)
 
 
+def recorded() -> tuple[State, float]:
+    """The end of the recorded demo, as it stood on the screen then."""
+    state = fold_all(read_events(HERE / "demo"))
+    return state, state.at_s
+
+
 SHOTS = {
-    "cockpit-80x24": Shot(scenes.steady),
-    "cockpit-120x40": Shot(scenes.long, (120, 40)),
+    "cockpit-80x24": Shot(recorded),
+    "cockpit-120x40": Shot(recorded, (120, 40)),
 }
 MORE = {
     "early": Shot(scenes.early),
@@ -79,7 +88,7 @@ def svg_of(shot: Shot) -> str:
     """The picture of a shot."""
     ground = THEMES["light" if "t" in shot.keys else "dark"]["ground"]
     lines = asyncio.run(drawn(shot))
-    return picture([pieces_of(line, ground) for line in lines], ground, "cockpit run train.py")
+    return picture([pieces_of(line, ground) for line in lines], ground, "cockpit demo")
 
 
 def pieces_of(line: list[Segment], ground: str) -> list[Piece]:

@@ -70,7 +70,8 @@ def test_matmul_tells_whether_this_cpu_cares():
     assert torch.get_float32_matmul_precision() == "highest"
     model = net()
     kernels = control(model)
-    assert row(kernels, "matmul").note is None, "nothing is tried before anybody asks"
+    # nothing is tried before anybody asks (another test may have compiled something, which is noted too)
+    assert "no effect" not in (row(kernels, "matmul").note or "")
     kernels.land({"matmul": "high"})
     note = row(kernels, "matmul").note
     assert (note is not None and note.startswith("no effect")) is not cares
