@@ -54,7 +54,9 @@ def _stacked(view: View, plan: Plan, width: int) -> list[Row]:
     left = plan.left
     # an accelerator is worth more than lines that the training prints
     gpu = gpu_rows(view, width, LABEL + 1, max(1, plan.log // 2) if plan.log else 0)
-    panels = beside(settings_rows(view, left), trials_rows(view, width - left - 2, plan.knobs - 1), left + 2)
+    panels = beside(
+        settings_rows(view, left, plan.knobs - 2), trials_rows(view, width - left - 2, plan.knobs - 1), left + 2
+    )
     return [
         *_air(plan, 0, _aged(view, charts(view, plan, width))),
         *_aged(view, [*machine_rows(view, plan, width), *gpu]),
@@ -71,7 +73,7 @@ def _columns(view: View, plan: Plan, width: int) -> list[Row]:
         *_air(plan, 0, _aged(view, charts(view, plan, left))),
         *_aged(view, machine_rows(view, plan, left)),
         *_air(plan, 1, _aged(view, step_rows(view, plan, left))),
-        *_air(plan, 2, [*settings_rows(view, left), hint_row(view, left)]),
+        *_air(plan, 2, [*settings_rows(view, left, plan.knobs - 2), hint_row(view, left)]),
     ]
     trials = min(max(10, len(view.known.ledger) + 2), (len(first) - 3) * 2 // 3)
     second = [BLANK, *trials_rows(view, right, trials)]

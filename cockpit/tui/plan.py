@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 16
 KNOBS_WIDE = 38
+KNOBS_LEAST = 5
+"""Rows of the knob list where room is short: it scrolls then, and charts, loader and output keep their place."""
 COLUMNS_FROM = 150
 """From this width on there are two columns."""
 LABEL = 10
@@ -22,7 +24,8 @@ TALLEST = 14
 class Plan:
     """Heights in rows; 0: not shown. ``up``/``down``: the mirrored chart's halves. ``gaps``: blank rows between.
 
-    ``left``: columns of the knob list, or of the whole left column where there is a ``right`` one.
+    ``knobs``: rows of the knob list with its header and the line below. ``left``: columns of that list, or of the
+    whole left column where there is a ``right`` one.
     """
 
     up: int = 0
@@ -40,11 +43,11 @@ class Plan:
 
 
 def plan_for(width: int, height: int, knobs: int) -> Plan | None:
-    """The plan for a size; None: one line is all there is room for. ``knobs``: rows of the knob list."""
+    """The plan for a size; None: one line is all there is room for. ``knobs``: how many there are."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return None
     two = width >= COLUMNS_FROM
-    panel = knobs + 2
+    panel = min(knobs, KNOBS_LEAST) + 2
     left = height - 3 - 1 - panel
     up = down = rate = bars = log = gaps = 0
     cores = loader = baseline = False
@@ -60,6 +63,8 @@ def plan_for(width: int, height: int, knobs: int) -> Plan | None:
         up, down, left = 3, 3, left - 2
     if left >= 1:
         loader, left = True, left - 1
+    grow = min(left, knobs + 2 - panel)
+    panel, left = panel + grow, left - grow
     # from here on more room means air first, then more of the same
     gaps = min(left, 3 if two else 4)
     left -= gaps

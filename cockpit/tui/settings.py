@@ -19,10 +19,19 @@ from .words import label_of, value_words
 NAME, VALUE = 13, 6
 
 
-def settings_rows(view: View, width: int) -> list[Row]:
-    """Header and one row a knob, each exactly ``width`` columns."""
-    head = row(("   SETTINGS", "bold text"), ("running".rjust(NAME + VALUE - 8), "dim"), (" next", "dim"))
-    return [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in enumerate(view.knobs))]
+def settings_rows(view: View, width: int, most: int) -> list[Row]:
+    """Header and one row a knob, at ``most`` that many and the chosen one among them, each ``width`` columns."""
+    knobs = view.knobs
+    first = max(0, min(view.cursor - most + 2, len(knobs) - most))
+    shown = list(enumerate(knobs))[first : first + most]
+    place = f"{first + 1}-{first + len(shown)} of {len(knobs)}" if len(shown) < len(knobs) else ""
+    head = row(
+        ("   SETTINGS", "bold text"),
+        ("running".rjust(NAME + VALUE - 8), "dim"),
+        (" next", "dim"),
+        (place.rjust(max(0, min(width, 38) - 27)), "faint"),
+    )
+    return [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
 
 
 def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:

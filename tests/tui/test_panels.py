@@ -85,7 +85,7 @@ def test_many_cores_are_squeezed_and_none_is_lost() -> None:
 
 def test_a_knob_that_cannot_be_had_says_why() -> None:
     state, now_s = scenes.early()
-    rows = text_of(settings_rows(View(state, now_s), 70)).split("\n")
+    rows = text_of(settings_rows(View(state, now_s), 70, 9)).split("\n")
     assert rows[2].endswith("–  needs workers") or "needs workers" in rows[2]
     assert "no accelerator is seen" in rows[3]
     assert scenes.PIN in text_of([hint_row(View(state, now_s, cursor=2), 90)])
@@ -210,3 +210,15 @@ def test_what_is_asked_for_is_only_what_is_new() -> None:
     assert plan(state, {"persistent_workers": True}).ask == {}, "it is queued already"
     back = plan(state, {"persistent_workers": False, "num_workers": 6})
     assert back.drop and back.ask == {"num_workers": 6}
+
+
+def test_a_short_knob_list_scrolls_with_the_cursor_and_says_so():
+    state, now_s = scenes.steady()
+    whole = View(state, now_s)
+    count = len(whole.knobs)
+    for cursor in range(count):
+        rows = text_of(settings_rows(View(state, now_s, cursor=cursor), 38, 3)).split("\n")
+        assert len(rows) == 4
+        assert any(each.lstrip("▸ ").startswith(f"{cursor + 1} ") for each in rows[1:])
+        assert f"of {count}" in rows[0]
+    assert f"of {count}" not in text_of(settings_rows(whole, 38, count))
