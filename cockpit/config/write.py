@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cockpit.model.errors import CockpitError
@@ -104,9 +105,9 @@ def _replace(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
         os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    finally:
+        with suppress(FileNotFoundError):  # where all went well it is the target by now
+            os.unlink(name)
 
 
 def _umask() -> int:

@@ -128,7 +128,7 @@ def test_what_is_worth_knowing_is_said_though_all_is_well() -> None:
 def test_words_for_sizes_and_homes() -> None:
     assert [size_words(count) for count in (0, 2048, 64 * 2**20, 8 * 2**30)] == ["0 B", "2 KiB", "64 MiB", "8.0 GiB"]
     assert home_words("/home/a/x and /home/ab", "/home/a") == "~/x and /home/ab"
-    assert home_words("/root/x", "/") == "/root/x" and home_words("/x", None) == "/x"
+    assert home_words("/srv/x", "/") == "/srv/x" and home_words("/x", None) == "/x"
 
 
 def fake_python(folder: Path, shell: str) -> str:
