@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,13 @@ HERE = Path(__file__).resolve().parent
 for folder in (HERE.parent, HERE):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+# what started us (nohup, a background job) may have us ignore these; a bare run would inherit that, and a training
+# under the cockpit, which begins with default signals, would rightly differ
+for number, plain in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler),
+                      (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_DFL)):  # fmt: skip
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, plain)
 
 
 @pytest.fixture(scope="session")
