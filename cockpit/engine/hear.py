@@ -14,6 +14,7 @@ from cockpit.model.events import (
     ChangeAsked,
     Event,
     EventsDropped,
+    KnobReport,
     LoaderInfo,
     LoadersSeen,
     ProbeConnected,
@@ -45,6 +46,7 @@ class Probe:
     trains: bool = False
     announced: bool = False
     loaders: tuple[LoaderInfo, ...] = ()
+    kernels: tuple[KnobReport, ...] = ()
 
     @property
     def pid(self) -> int:
@@ -153,12 +155,14 @@ class Ears:
             self.ticks.end()  # its last words still count
         elif lead is not before:
             self.ticks = Ticks()
-            return [LoadersSeen(at_s, lead.loaders)] if lead.loaders else []
+            return [LoadersSeen(at_s, lead.loaders, lead.kernels)] if lead.loaders or lead.kernels else []
         return []
 
     def _loaders(self, heard: Heard) -> list[Event]:
-        heard.probe.loaders = tuple(from_plain(LoaderInfo, item) for item in heard.message["loaders"])
-        return [LoadersSeen(heard.at_s, heard.probe.loaders)] if heard.probe is self.lead() else []
+        probe, told = heard.probe, heard.message
+        probe.loaders = tuple(from_plain(LoaderInfo, item) for item in told["loaders"])
+        probe.kernels = tuple(from_plain(KnobReport, item) for item in told.get("kernels", ()))
+        return [LoadersSeen(heard.at_s, probe.loaders, probe.kernels)] if probe is self.lead() else []
 
     def _tick(self, heard: Heard) -> list[Event]:
         before, events = self.lead(), list[Event]()

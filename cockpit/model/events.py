@@ -17,7 +17,7 @@ from .knobs import Value
 
 @dataclass(frozen=True)
 class KnobReport:
-    """One knob of one loader as the probe really finds it.
+    """One knob of one loader, or of the whole training, as the probe really finds it.
 
     ``script`` is what the script asked for, ``in_force`` what is true now (None: not known yet).
     ``can`` / ``can_now``: whether it can be changed at a boundary / at once; ``reason`` says why not.
@@ -116,10 +116,14 @@ class ProbeLost:
 
 @dataclass(frozen=True)
 class LoadersSeen:
-    """All loaders of the run, anew whenever something about one changed."""
+    """All loaders of the run, and the knobs of the whole training, anew whenever something about one changed.
+
+    Old journals told ``kernels`` with each loader that trains.
+    """
 
     at_s: float
     loaders: tuple[LoaderInfo, ...]
+    kernels: tuple[KnobReport, ...] = ()
 
 
 @dataclass(frozen=True)

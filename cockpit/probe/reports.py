@@ -144,18 +144,17 @@ class Ticks:
 def loader_message(records: Iterable[LoaderRecord], off: str | None, rows: Iterable[Any] = ()) -> dict[str, Any]:
     """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change.
 
-    ``rows`` are the knobs of the whole training: told with each loader that trains.
+    ``rows`` are the knobs of the whole training, told beside them: a training without a loader has them too.
     """
-    own = [row._asdict() for row in rows]
-    return {"m": "loaders", "loaders": [_loader(record, off, own) for record in list(records) if record.iterators]}
+    loaders = [_loader(record, off) for record in list(records) if record.iterators]
+    return {"m": "loaders", "loaders": loaders, "kernels": [row._asdict() for row in rows]}
 
 
-def _loader(record: LoaderRecord, off: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    knobs = [_knob(record, name, off) for name in LOADER_KNOBS]
+def _loader(record: LoaderRecord, off: str | None) -> dict[str, Any]:
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
         "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": knobs + (rows if record.role == TRAIN else []), "workers": list(record.workers),
+        "knobs": [_knob(record, name, off) for name in LOADER_KNOBS], "workers": list(record.workers),
         "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip

@@ -87,7 +87,7 @@ def _probe_lost(state: State, event: ProbeLost) -> State:
 
 
 def _loaders(state: State, event: LoadersSeen) -> State:
-    return replace(state, loaders=event.loaders)
+    return replace(state, loaders=event.loaders, kernels=event.kernels)
 
 
 def _sampled(state: State, event: Sampled) -> State:
@@ -96,6 +96,7 @@ def _sampled(state: State, event: Sampled) -> State:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
     recent = (*state.recent, event)[-RECENT_LONGEST:]
     point = measure.point_of(event, state.rings[0].points, recent)
+    point = replace(point, gpu=gpu.lead_share(state, event.at_s))
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
     return replace(state, latest=event, recent=recent, rings=rings, longest_s=_longest(state, event), **known)
 

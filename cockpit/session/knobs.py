@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
-from cockpit.model.knobs import KNOBS, LOADER_KNOBS, SCRIPT, Value, show_value
+from cockpit.model.knobs import BY_NAME, KERNEL_KNOBS, KNOBS, SCRIPT, Value, show_value
 
 from .state import Entry, State
+from .trials import why_never
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,33 @@ def knob_rows(state: State) -> tuple[KnobRow, ...]:
 
     A knob of the whole training has its row as soon as the probe has told of it, or somebody has asked for it.
     """
-    loaders, rows = training_loaders(state), []
+    rows = []
     for knob in KNOBS:
-        reports = _reports(loaders, knob.name)
+        reports = _reports(state, knob.name)
         row = _row(state, knob.name, reports)
-        if knob.name in LOADER_KNOBS or reports or row.asked is not None:
+        if not _of_the_whole(knob.name) or reports or row.asked is not None:
             rows.append(row)
     return tuple(rows)
 
 
-def _reports(loaders: Sequence[LoaderInfo], name: str) -> list[KnobReport]:
-    return [report for loader in loaders for report in loader.knobs if report.name == name]
+def _of_the_whole(name: str) -> bool:
+    return BY_NAME[name].room == "kernel"
+
+
+def _reports(state: State, name: str) -> list[KnobReport]:
+    """What was told of this knob: once for the whole training, else by each loader that trains."""
+    told = kernel_reports(state) if _of_the_whole(name) else _told_by(training_loaders(state))
+    return [report for report in told if report.name == name]
+
+
+def kernel_reports(state: State) -> tuple[KnobReport, ...]:
+    """The knobs of the whole training; journals from before they stood alone told them with each loader."""
+    old = (report for report in _told_by(training_loaders(state)[:1]) if report.name in KERNEL_KNOBS)
+    return state.kernels or tuple(old)
+
+
+def _told_by(loaders: Sequence[LoaderInfo]) -> list[KnobReport]:
+    return [report for loader in loaders for report in loader.knobs]
 
 
 def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
@@ -66,24 +83,47 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
     word = entry.state if entry and entry.state != "reverted" else "untouched"
     values = {report.in_force for report in reports}
     scripts = {report.script for report in reports}
-    if word == "untouched" and start is not None and reports:
-        over = _has_begun(training_loaders(state)) or any(not report.can for report in reports)
-        word = "kept" if values == {start} else "refused" if over else "queued"
-    refused = next((report.reason for report in reports if not report.can), None)
-    later = next((report.reason for report in reports if not report.can_now), None)
+    if word == "untouched" and start is not None:
+        word = _from_start_word(state, name, start, reports)
     return KnobRow(
         name=name,
         script=scripts.pop() if len(scripts) == 1 else None,
         asked=asked,
         in_force=values.pop() if len(values) == 1 else None,
         state=word,
-        reason=(entry.reason if entry and entry.state in ("rolled_back", "refused") else None) or refused or later,
+        reason=_why(state, name, entry, word, reports),
         can=bool(reports) and any(report.can for report in reports),
         can_now=bool(reports) and any(report.can and report.can_now for report in reports),
         next=entry.asked[name] if entry and entry.state in ("queued", "applying") else None,
         mixed=len({report.in_force for report in reports}) > 1,
         note=next((report.note for report in reports if report.note), None),
     )
+
+
+def _why(state: State, name: str, entry: Entry | None, word: str, reports: list[KnobReport]) -> str | None:
+    """Why it is not as asked, or cannot be changed: what the change itself said comes first."""
+    if entry and entry.state in ("rolled_back", "refused") and entry.reason:
+        return entry.reason
+    never = next((report.reason for report in reports if not report.can and report.reason), None)
+    if never is None and word == "refused":
+        # set from the start: it is possible here, and this value was not
+        words = (report.reason or report.note for report in reports)
+        over = state.phase in ("ended", "lost")
+        return next(filter(None, words), None) or (why_never(state, (name,)) if over else None)
+    return never or next((report.reason for report in reports if not report.can_now and report.reason), None)
+
+
+def _from_start_word(state: State, name: str, value: Value, reports: list[KnobReport]) -> str:
+    """How what ``--set`` or the file asked for has fared."""
+    if reports and all(report.in_force == value for report in reports):
+        return "kept"
+    if _of_the_whole(name):
+        # told from the first step on; nothing found yet: the model has not been called since
+        over = bool(reports) and all(report.in_force is not None for report in reports)
+    else:
+        over = bool(reports) and _has_begun(training_loaders(state))
+    over = over or any(not report.can for report in reports) or state.phase in ("ended", "lost")
+    return "refused" if over else "queued"
 
 
 def _has_begun(loaders: Sequence[LoaderInfo]) -> bool:
@@ -107,13 +147,14 @@ def queued(state: State) -> tuple[Entry, ...]:
 
 def tuned_setup(state: State) -> dict[str, Value]:
     """What differs from the script right now, in every training loader alike: the bare knobs of a saved file."""
-    loaders = training_loaders(state)
-    return {
-        row.name: row.in_force
-        for row in knob_rows(state)
-        if row.in_force is not None
-        and any(_is_tuned(state, loader, report) for loader in loaders for report in _reports((loader,), row.name))
-    }
+    found: dict[str, Value] = {}
+    told: list[tuple[str | None, KnobReport]] = [(None, report) for report in kernel_reports(state)]
+    told += [(loader.id, report) for loader in training_loaders(state) for report in loader.knobs]
+    tuned = {report.name for loader, report in told if _is_tuned(state, loader, report)}
+    for row in knob_rows(state):
+        if row.in_force is not None and row.name in tuned:
+            found[row.name] = row.in_force
+    return found
 
 
 def tuned_loaders(state: State) -> dict[str, dict[str, Value]]:
@@ -124,18 +165,18 @@ def tuned_loaders(state: State) -> dict[str, dict[str, Value]]:
     for loader in state.loaders:
         for report in loader.knobs:
             told_already = report.name in alike if loader in training else _is_passing(state, loader, report)
-            if report.in_force is not None and not told_already and _is_tuned(state, loader, report):
+            if report.in_force is not None and not told_already and _is_tuned(state, loader.id, report):
                 found.setdefault(loader.id, {})[report.name] = report.in_force
     return found
 
 
-def _is_tuned(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
+def _is_tuned(state: State, loader: str | None, report: KnobReport) -> bool:
     """Whether this is not what the script would have, were it run without us."""
     if report.script is not None:
         return report.in_force is not None and report.in_force != report.script
     # it does not apply under the script's own settings (prefetch without workers): only what somebody chose is kept
-    entry = _newest(state, report.name, {None, loader.id})
-    asked = entry.asked[report.name] if entry else _from_start(state, loader.id).get(report.name)
+    entry = _newest(state, report.name, {None, loader})
+    asked = entry.asked[report.name] if entry else _from_start(state, loader).get(report.name)
     return asked is not None and asked == report.in_force
 
 
@@ -145,8 +186,8 @@ def _is_passing(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
     return not named and (state.setup or {}).get(report.name) == report.in_force
 
 
-def _from_start(state: State, loader: str) -> Mapping[str, Value]:
-    return {**(state.setup or {}), **(state.loader_setups or {}).get(loader, {})}
+def _from_start(state: State, loader: str | None) -> Mapping[str, Value]:
+    return {**(state.setup or {}), **(state.loader_setups or {}).get(loader or "", {})}
 
 
 def not_applied(state: State) -> dict[str, str]:

@@ -13,6 +13,7 @@ from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
     GpuSampled,
+    KnobReport,
     LoaderInfo,
     MachineSeen,
     OutputSeen,
@@ -31,6 +32,7 @@ class Point:
     """One place on the charts' time axis. Shares are 0..1 of the training thread's time, CPU is in cores.
 
     ``weight`` counts the samples averaged into it. None: nothing was measured then (a gap, never a zero).
+    ``gpu``: the share of time in which some kernel ran on the lead device.
     """
 
     at_s: float
@@ -39,6 +41,7 @@ class Point:
     wait: float | None = None
     cpu: float | None = None
     samples_per_s: float | None = None
+    gpu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ class State:
     machine: MachineSeen | None = None
     gpu: GpuSampled | None = None
     loaders: tuple[LoaderInfo, ...] = ()
+    kernels: tuple[KnobReport, ...] = ()
     latest: Sampled | None = None
     recent: tuple[Sampled, ...] = ()
     step: int | None = None

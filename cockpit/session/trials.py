@@ -6,13 +6,14 @@ is renewed with every block until the next change lands, and never touched again
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
-from cockpit.model.knobs import SCRIPT, show_value
+from cockpit.model.knobs import BY_NAME, SCRIPT, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -187,9 +188,9 @@ def judge(state: State, block: BlockMeasured) -> State:
 
 def close_pending(state: State, at_s: float) -> State:
     """The training has ended: what was still asked for never came into force."""
-    never = _why_never(state)
     for entry in state.ledger:
         if entry.state in PENDING:
+            never = why_never(state, entry.asked)
             after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
             state = _with_entry(state, after)
         elif entry.state == "settling":
@@ -198,11 +199,13 @@ def close_pending(state: State, at_s: float) -> State:
     return state
 
 
-def _why_never(state: State) -> str:
-    """Why nothing that was still asked for came into force."""
+def why_never(state: State, knobs: Iterable[str]) -> str:
+    """Why none of ``knobs`` that were still asked for came into force, now that the training has ended."""
     ended = "the training ended before it could be applied"
     if state.probe == "waiting":
         return ended + ": nothing of it was seen (no torch, python -I or -E, or PYTHONPATH replaced)"
+    if all(BY_NAME[name].room == "kernel" for name in knobs if name in BY_NAME):
+        return ended if state.step else ended + ": no training step was seen in it"
     if not state.loaders:
         return ended + ": no DataLoader was seen in it"
     if all(loader.role != "train" for loader in state.loaders):

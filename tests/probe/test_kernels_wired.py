@@ -13,8 +13,6 @@ from watched import Rows, Slow, loader_of, train_step
 from cockpit.model.names import ENV_RUN, START_FILE
 from cockpit.probe.probe import told
 
-LOADER = {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order"}
-
 
 @pytest.fixture(autouse=True)
 def torch_as_before(monkeypatch):
@@ -42,18 +40,19 @@ class Training:
 
 
 def knobs(it) -> dict[str, dict]:
-    return {knob["name"]: knob for knob in it.of("loaders")[-1]["loaders"][0]["knobs"]}
+    return {knob["name"]: knob for knob in it.of("loaders")[-1]["kernels"]}
 
 
 def changes(it) -> list[tuple[str, str]]:
     return [(m["id"], m["state"]) for m in it.of("change")]
 
 
-def test_rows_are_told_with_the_training_loader(it):
+def test_rows_of_the_whole_training_are_told_beside_its_loaders(it):
     training = Training(it)
     training.epoch()
     rows = knobs(it)
-    assert set(rows) == LOADER | {"threads", "matmul", "autocast", "compile"}
+    assert set(rows) == {"threads", "matmul", "autocast", "compile"}
+    assert not set(rows) & {knob["name"] for knob in it.of("loaders")[-1]["loaders"][0]["knobs"]}
     assert rows["threads"]["in_force"] == rows["threads"]["script"] == torch.get_num_threads()
     assert (rows["autocast"]["in_force"], rows["compile"]["in_force"]) == ("off", "off")
     assert not training.it.probe.kernels.places.wanted
@@ -96,7 +95,8 @@ def test_one_change_of_loader_and_kernel_knobs(it):
     it.ask("c2", num_workers=0, autocast="fp16")
     training.epoch()
     assert changes(it)[-1] == ("c2", "refused") and "GradScaler" in it.of("change")[-1]["reason"]
-    assert knobs(it)["num_workers"]["in_force"] == 1, "refused whole"
+    (loader,) = it.of("loaders")[-1]["loaders"]
+    assert {knob["name"]: knob["in_force"] for knob in loader["knobs"]}["num_workers"] == 1, "refused whole"
 
 
 def test_of_no_single_loader(it):
@@ -171,6 +171,7 @@ def test_without_a_loader_it_lands_at_a_step(it):
             it.ask("c1", autocast="bf16")
         train_step(model, optimizer, torch.ones(4, 2))
     assert found[-1] == torch.bfloat16 and changes(it)[-1] == ("c1", "settling")
+    assert it.of("loaders")[-1]["loaders"] == [] and knobs(it)["autocast"]["in_force"] == "bf16", "it has its rows too"
 
 
 def test_several_ranks_are_refused(it):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support.events import Story, beginning, knob, loader
 
 from cockpit.cli.progress import Progress
 from cockpit.config.setup import read_setup
 from cockpit.model.events import KnobReport, LoadersSeen, RunStarted, TrainingEnded
 from cockpit.session.fold import fold_all
-from cockpit.session.knobs import not_applied, tuned_loaders, tuned_setup
+from cockpit.session.knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from cockpit.session.report import setup_of, text_of
 from cockpit.session.save import save
+from cockpit.session.status import status_of
 
 
 def test_loaders_that_are_tuned_differently_are_each_kept_by_name() -> None:
@@ -87,3 +89,45 @@ def test_the_file_and_the_report_name_the_same(tmp_path: Path) -> None:
     assert save(state, tmp_path / "it.toml") == ["a.py:1:num_workers=4"]
     assert read_setup(tmp_path / "it.toml").wishes.loaders == {"a.py:1": {"num_workers": 4}}
     assert setup_of(state) == {"a.py:1:num_workers": 4}
+
+
+def test_knobs_of_the_whole_training_have_their_rows_without_any_loader() -> None:
+    kernels = (knob("threads", 2, 1), knob("autocast", "off"), KnobReport("compile", "off", None))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (), kernels)])
+    rows = {row.name: row for row in knob_rows(state)}
+    assert (rows["threads"].in_force, rows["threads"].can_now) == (1, True)
+    assert (rows["compile"].in_force, rows["compile"].mixed) == (None, False)
+    assert tuned_setup(state) == {"threads": 1}
+    assert status_of(state, 1002.0)["knobs"]["autocast"]["in_force"] == "off"
+
+
+def test_journals_that_told_them_with_each_loader_still_read() -> None:
+    told = (knob("num_workers", 0), knob("threads", 2, 1))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (loader("a.py:1", knobs=told), loader("a.py:2", knobs=told)))])
+    assert [row.in_force for row in knob_rows(state) if row.name == "threads"] == [1]
+    assert (tuned_setup(state), tuned_loaders(state)) == ({"threads": 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("report", "state", "reason"),
+    [
+        (None, "queued", None),
+        (KnobReport("autocast", "off", None), "queued", None),
+        (KnobReport("autocast", "off", "bf16"), "kept", None),
+        (KnobReport("autocast", "off", "off", reason="no such GPU"), "refused", "no such GPU"),
+        (KnobReport("autocast", "off", "off", note="the script decides"), "refused", "the script decides"),
+        (KnobReport("autocast", None, None, can=False, reason="no module"), "refused", "no module"),
+    ],
+)
+def test_a_kernel_knob_set_from_the_start_is_as_it_was_found(
+    report: KnobReport | None, state: str, reason: str | None
+) -> None:
+    kernels = (report,) if report else ()
+    run = fold_all([*beginning(setup={"autocast": "bf16"}), LoadersSeen(1001.0, (), kernels)])
+    row = next(row for row in knob_rows(run) if row.name == "autocast")
+    assert (row.asked, row.state, row.reason) == ("bf16", state, reason)
+    assert not_applied(run) == ({"autocast bf16": reason} if state == "refused" else {})
+    over = fold_all([TrainingEnded(1009.0, 0)], run)
+    if state == "queued":
+        assert "no training step was seen" in not_applied(over)["autocast bf16"]
+        assert any("autocast bf16, asked for from the start" in line for line in text_of(over, 1010.0))
