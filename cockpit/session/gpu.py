@@ -27,6 +27,25 @@ def bare(device: GpuFigures) -> GpuFigures:
     return GpuFigures(device.uuid, device.name, device.mig, memory_total_bytes=device.memory_total_bytes)
 
 
+def lead_device(state: State) -> GpuFigures | None:
+    """The device that the charts show: the first of the lowest rank that uses one; None where there is none."""
+    seen = state.gpu
+    if seen is None or not seen.devices:
+        return None
+    ranks = sorted((rank for rank in state.ranks if rank.devices), key=lambda rank: (rank.rank is None, rank.rank or 0))
+    # torch leaves out the prefix that the driver puts before a device's name
+    named = ranks[0].devices[0] if ranks else ""
+    return next((one for one in seen.devices if named and one.uuid.endswith(named)), seen.devices[0])
+
+
+def lead_share(state: State, at_s: float) -> float | None:
+    """Kernel-active share of the lead device at ``at_s``; None where nothing is told, or it was told too long ago."""
+    lead, seen = lead_device(state), state.gpu
+    if lead is None or seen is None or lead.trouble is not None or at_s - seen.at_s > STALE_S:
+        return None
+    return lead.kernel_active_share
+
+
 def gpus_of(state: State, now_s: float) -> list[dict[str, Any]]:
     """``machine.gpus`` of the status: one object a device; null = not measured, or too old to be true at ``now_s``."""
     seen = state.gpu

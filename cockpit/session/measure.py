@@ -63,6 +63,7 @@ def _average(old: Point, new: Point) -> Point:
         mean(old.wait, new.wait),
         mean(old.cpu, new.cpu),
         mean(old.samples_per_s, new.samples_per_s),
+        mean(old.gpu, new.gpu),
     )
 
 
