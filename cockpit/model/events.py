@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Union
+from typing import Union, get_args
 
 from .gpu import GpuFigures
 from .knobs import Value
+from .ranks import RanksSeen
 
 
 @dataclass(frozen=True)
@@ -292,13 +293,8 @@ class EventsDropped:
 
 
 Event = Union[
-    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, GpuSampled, BlockMeasured,
-    EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
+    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
+    BlockMeasured, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
     EventsDropped,
 ]  # fmt: skip
-
-EVENTS: tuple[type, ...] = (
-    RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, LoadersSeen, Sampled, GpuSampled, BlockMeasured,
-    EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
-    EventsDropped,
-)  # fmt: skip
+EVENTS: tuple[type, ...] = get_args(Event)

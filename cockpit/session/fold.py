@@ -31,8 +31,9 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.ranks import RanksSeen
 
-from . import gpu, measure, trials
+from . import gpu, measure, ranks, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -84,6 +85,10 @@ def _probe_connected(state: State, event: ProbeConnected) -> State:
 def _probe_lost(state: State, event: ProbeLost) -> State:
     left = tuple(rank for rank in state.ranks if rank.pid != event.pid)
     return replace(state, ranks=left, probe="connected" if left else "lost")
+
+
+def _team(state: State, event: RanksSeen) -> State:
+    return replace(state, team=event)
 
 
 def _loaders(state: State, event: LoadersSeen) -> State:
@@ -159,6 +164,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         survivors=event.survivors,
         ended_s=event.at_s,
         ranks=(),
+        team=ranks.at_rest(state.team),
         gpu=gpu.at_rest(state.gpu),
     )
     return trials.close_pending(ended, event.at_s)
@@ -174,6 +180,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     MachineSeen: _machine,
     ProbeConnected: _probe_connected,
     ProbeLost: _probe_lost,
+    RanksSeen: _team,
     LoadersSeen: _loaders,
     Sampled: _sampled,
     GpuSampled: _gpu,

@@ -28,6 +28,7 @@ SEGMENT_BYTES = 1_000_000
 TOTAL_BYTES = 12_000_000
 """What all segments of a run may take on disk: a day of two samples a second would be about 30 MB."""
 KEEP_ONE_OF = 10
+THINNED = ("Sampled", "GpuSampled", "RanksSeen", "OutputSeen", "BlockMeasured")
 TRY_AGAIN_EVERY = 20
 """Events after a failed write until the next attempt: each costs a whole snapshot."""
 TAIL_BYTES = 64 * 1024
@@ -230,14 +231,14 @@ def _keep_some(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     count = 0
     for line in lines:
         count += line.get("e") == "Sampled"
-        if line.get("e") not in ("Sampled", "GpuSampled", "OutputSeen", "BlockMeasured") or count % KEEP_ONE_OF == 0:
+        if line.get("e") not in THINNED or count % KEEP_ONE_OF == 0:
             yield line
 
 
 def _keep_rare(lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Changes, epochs, starts and ends only."""
     for line in lines:
-        if line.get("e") not in ("Sampled", "GpuSampled", "OutputSeen", "BlockMeasured", "LoadersSeen"):
+        if line.get("e") not in (*THINNED, "LoadersSeen"):
             yield {"snapshot": None} if "snapshot" in line else line
 
 

@@ -21,6 +21,7 @@ from cockpit.model.events import (
     Sampled,
 )
 from cockpit.model.knobs import Value
+from cockpit.model.ranks import RanksSeen
 
 LEDGER_LONGEST = 200
 EPOCHS_LONGEST = 64
@@ -137,6 +138,7 @@ class Entry:
 class State:
     """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost.
 
+    ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
     """
 
@@ -157,6 +159,7 @@ class State:
     probe_seen_s: float | None = None
     torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
+    team: RanksSeen | None = None
     machine: MachineSeen | None = None
     gpu: GpuSampled | None = None
     loaders: tuple[LoaderInfo, ...] = ()

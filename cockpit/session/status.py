@@ -10,6 +10,7 @@ from typing import Any
 from cockpit.model.events import LoaderInfo
 from cockpit.model.names import SCHEMA
 
+from . import ranks
 from .activity import activity_of
 from .gpu import gpus_of
 from .knobs import knob_rows, training_loaders
@@ -80,15 +81,8 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "ledger": [ledger_line(entry) for entry in state.ledger],
         "findings": [],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
-        "ranks": [
-            {
-                "rank": rank.rank,
-                "pid": rank.pid,
-                "step": state.step if len(state.ranks) == 1 else None,
-                "wait_ms": None,
-            }
-            for rank in state.ranks
-        ],
+        "ranks": ranks.rows(state, phases.wait_ms if phases else None, live_rate(state)),
+        "figures_of": ranks.headline(state),
         "machine": {
             "cpus_usable": state.machine.cpus_usable if state.machine else None,
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,

@@ -1,0 +1,90 @@
+"""A run of several processes in words and JSON: who trains, whose the headline figures are, what cannot be asked for.
+
+Derived from the state; read by status, report, progress, screen and the engine's verbs. With one process that trains
+there is nothing to say, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from cockpit.model.knobs import BY_NAME
+from cockpit.model.ranks import RankInfo, RanksSeen
+
+from .state import State
+
+NOT_YET = "not with several ranks yet"
+
+
+def several(state: State) -> bool:
+    """Whether more than one process trains now, here or by the word of the launcher."""
+    alive = [rank for rank in state.team.ranks if rank.alive] if state.team else []
+    return len(alive) > 1 or any((rank.world or 1) > 1 for rank in state.ranks)
+
+
+def not_yet(state: State, knobs: Iterable[str]) -> str | None:
+    """Why these knobs cannot be asked for in this run; None where they can."""
+    others = [name for name in knobs if name in BY_NAME and BY_NAME[name].room != "loader"]
+    return f"{', '.join(others)}: {NOT_YET}" if others and several(state) else None
+
+
+def headline(state: State) -> str | None:
+    """Whose the run's own figures are, as ``rank 0 of 2``; None where one process trains alone."""
+    team = state.team
+    if team is None:
+        return None
+    count = max(len(team.ranks), team.world or 1)
+    lead = lead_of(team)
+    return f"rank {lead.rank} of {count}" if lead is not None and count > 1 else None
+
+
+def lead_of(team: RanksSeen) -> RankInfo | None:
+    """The rank whose figures are the run's: the lowest that lives, after the end the lowest."""
+    return min(team.ranks, key=lambda rank: (not rank.alive, rank.rank), default=None)
+
+
+def gone(state: State) -> tuple[RankInfo, ...]:
+    """Ranks that have trained and are gone while the run goes on."""
+    if state.team is None or state.phase in ("ended", "lost"):
+        return ()
+    return tuple(rank for rank in state.team.ranks if not rank.alive)
+
+
+def rows(state: State, wait_ms: float | None, samples_per_s: float | None) -> list[dict[str, Any]]:
+    """``status["ranks"]``: every process that trains; before one does, those that speak.
+
+    ``wait_ms`` and ``samples_per_s`` are the run's own: one process that trains alone has no others.
+    """
+    team = state.team
+    own = {"step": state.step, "wait_ms": wait_ms, "samples_per_s": samples_per_s}
+    if team is None:
+        alone = len(state.ranks) == 1
+        return [_row(rank.rank, rank.pid, own if alone else {}) for rank in state.ranks]
+    if len(team.ranks) == 1:
+        return [_row(rank.rank, rank.pid, {**own, "alive": rank.alive}) for rank in team.ranks]
+    return [
+        _row(
+            rank.rank,
+            rank.pid,
+            {
+                "step": rank.step,
+                "wait_ms": rank.wait_ms,
+                "samples_per_s": rank.samples_per_s,
+                "alive": rank.alive,
+            },
+        )
+        for rank in team.ranks
+    ]
+
+
+def _row(rank: int | None, pid: int, figures: dict[str, Any]) -> dict[str, Any]:
+    return {"rank": rank, "pid": pid, "step": None, "wait_ms": None, "samples_per_s": None, "alive": True, **figures}
+
+
+def at_rest(team: RanksSeen | None) -> RanksSeen | None:
+    """After the end: who they were and how far each came; nobody waits or makes a batch any more."""
+    if team is None:
+        return None
+    return replace(team, ranks=tuple(RankInfo(rank.rank, rank.pid, rank.step, alive=False) for rank in team.ranks))
