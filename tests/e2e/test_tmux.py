@@ -101,7 +101,10 @@ def test_turn_a_knob_and_read_the_trial(terminal: Screen, state_dir: Path) -> No
     assert again.status() == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.SIGHUP, marks=pytest.mark.long, id="SIGHUP"), pytest.param(signal.SIGKILL, id="SIGKILL")],
+)
 def test_losing_the_screen_in_the_middle_of_a_change(terminal: Screen, state_dir: Path, how: signal.Signals) -> None:
     screen = terminal(*RUN_SLOW, **slow(state_dir))
     screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
@@ -147,7 +150,12 @@ def test_closing_the_terminal_itself(terminal: Screen, state_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("dropout.py",), ("-W", "error", "augment.py"), ("compiled.py",)], ids=lambda words: words[-1]
+    "words",
+    [
+        pytest.param(("dropout.py",), marks=pytest.mark.long, id="dropout.py"),
+        pytest.param(("-W", "error", "augment.py"), id="augment.py"),
+        pytest.param(("compiled.py",), marks=pytest.mark.long, id="compiled.py"),
+    ],
 )
 def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir: Path, words: tuple[str, ...]) -> None:
     """With the screen open and its panels being used, the output equals a bare run's to the byte."""
