@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
+from cockpit.session import compiled
 from cockpit.session.activity import BADGES, activity_of, words_of
 from cockpit.session.knobs import not_applied
 from cockpit.session.measure import phases_of
@@ -65,6 +66,7 @@ class Progress:
         parts = [f"{words_of(entry)}: {word}"]
         if entry.state == "kept":
             parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
+            parts.append(compiled.words(entry.compiled_s, entry.graphs, entry.recompiles))
         if entry.reason:
             parts.append(entry.reason)
         return ", ".join(part for part in parts if part)

@@ -38,6 +38,7 @@ class Roots:
         self._calls = 0
         self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
         self.searching = False
+        self.on_dynamo: Callable[[], Any] = lambda: None
         self.on_evaluation: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
         self._finder = guard.around("forward", self._original, self._entering, self._left)
@@ -80,7 +81,10 @@ class Roots:
     def mind_dynamo(self) -> None:
         """From now on step aside while Dynamo compiles: a function of the script may call modules that have hooks."""
         handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
-        if self.searching and not self._callbacks and handler is not None:
+        if handler is None:
+            return
+        self.on_dynamo()
+        if self.searching and not self._callbacks:
             self._callbacks = [
                 (handler.start_callbacks, self._compiling),
                 (handler.end_callbacks, self._compiled),
