@@ -109,7 +109,7 @@ class Entry:
 
     ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
     ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
-    what torch compiled for it, None where nothing.
+    what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
     """
 
     id: str
@@ -123,6 +123,7 @@ class Entry:
     landed_s: float | None = None
     at_step: int | None = None
     change: Mapping[str, tuple[Value | None, Value | None]] | None = None
+    as_script: tuple[str, ...] = ()
     reason: str | None = None
     stall_ms: float | None = None
     before_samples_per_s: float | None = None

@@ -13,7 +13,7 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
-from cockpit.model.knobs import BY_NAME, SCRIPT, show_value
+from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -66,7 +66,8 @@ def moved(state: State, event: ChangeMoved) -> State:
         return _rolled_back(state, after, event)
     if event.state in ("refused", "rolled_back"):
         before = event.before or {}
-        change = {name: (before[name], value) for name, value in entry.asked.items() if name in before}
+        asked = entry.asked.items()
+        change = {name: (_found(state, name, before[name]), value) for name, value in asked if name in before}
         after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step, change=change or entry.change)
     if event.state == "rolled_back" and not _is_apart(state, entry):
         # the steps that it took to come back are nobody's measure
@@ -81,7 +82,8 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         entry,
         landed_s=event.at_s,
         at_step=event.step,
-        change={name: (before.get(name), value) for name, value in in_force.items()},
+        change={name: (_found(state, name, before.get(name)), value) for name, value in in_force.items()},
+        as_script=tuple(name for name in in_force if before.get(name) == SCRIPT),
     )
     if _is_apart(state, entry):
         reason = entry.reason or f"{entry.loader} does not train: there is no throughput to compare"
@@ -107,6 +109,12 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
             entry = replace(entry, reason=f"measured together with {words_of(other)}")
     state = _mark_superseded(_mark_reverted(state, entry))
     return replace(with_entry(state, entry), previous=previous, current=segment)
+
+
+def _found(state: State, name: str, value: Value | None) -> Value | None:
+    """``script`` by the value that it has, where that is known: ``off→bf16`` tells more than ``script→bf16``."""
+    scripts = (report.script for report in state.kernels if report.name == name and report.script is not None)
+    return next(scripts, value) if value == SCRIPT else value
 
 
 def _discard(event: ChangeMoved) -> int:
