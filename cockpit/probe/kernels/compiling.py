@@ -21,6 +21,7 @@ from ..groups import Refused
 
 OFF = "off"
 CHOICES = (OFF, "default", "reduce-overhead", "max-autotune")
+COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config")
 FILE = "<cockpit: the module's call, compiled>"
 
 
@@ -66,9 +67,10 @@ def missing_compiler(device: str) -> str | None:
 
 def load(watch: CompileWatch) -> None:
     """Imports Dynamo and inductor (seconds, the first time): now, rather than in the middle of a step."""
-    began = watch.begin()
+    missing = [name for name in COMPILER if name not in sys.modules]
+    began = bool(missing) and watch.begin()
     try:
-        for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config"):
+        for name in missing:
             importlib.import_module(name)
     finally:
         watch.end(began)
