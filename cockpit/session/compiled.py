@@ -14,6 +14,7 @@ from cockpit.model.compiled import CompiledSeen
 from .state import Entry, State
 from .trials import entry_of, with_entry
 
+WORTH_SAYING_S = 0.05
 JUST_NOW_S = 2.0
 """The probe tells of a change that came back, and of what it had compiled for it, in one breath."""
 
@@ -69,7 +70,7 @@ def trial(entry: Entry) -> dict[str, Any] | None:
 
 def words(total_s: float | None, graphs: int | None, recompiles: int | None) -> str:
     """``compiled for 14 s, 2 graphs, 0 recompiles``; empty where nothing was compiled, or nobody could watch."""
-    if not total_s and not graphs:
+    if not graphs and (total_s or 0.0) < WORTH_SAYING_S:
         return ""
     took = "compiled" if total_s is None else f"compiled for {total_s:.0f} s" if total_s >= 10 else _short(total_s)
     parts = [_count(graphs, "graph"), _count(recompiles, "recompile")]
