@@ -145,7 +145,7 @@ class Roots:
         self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1
-        if self._grad_enabled():
+        if self._grad_enabled() and was != phases.BACKWARD:  # there, checkpointing computes a part again
             self._found[id(module)] = weakref.ref(module)
         if self._calls >= PATIENCE and not self._recorder.backwards:
             self.stop_searching()
@@ -180,7 +180,7 @@ class Roots:
             return
         recorder.forward_seen = True
         plain = recorder.base is not None and recorder.forward_steps and not recorder.loaderless
-        if not plain and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
+        if (not plain or recorder.trailing is not None) and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
             self._perhaps_a_step(began)
         recorder.charged += own
         recorder.forward += own
@@ -193,7 +193,7 @@ class Roots:
             recorder.last_forward = recorder.mark(began)
             if recorder.loaderless:
                 recorder.begin(recorder.last_forward)
-        elif recorder.loaderless and recorder.updates:
+        elif recorder.updates and (recorder.loaderless or recorder.next_of_trailing()):
             recorder.end_step(began)
 
 
