@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
+from cockpit.session.ranks import NOT_YET
 from cockpit.session.state import Entry, State
 from cockpit.session.trials import PENDING, entry_of
 
@@ -138,7 +139,7 @@ class Together:
             elif theirs is not None and theirs.state in HAS:
                 self._ask_back(trial, probe, theirs, entry)
         reason = "taken back before every rank had it" if word.state == "dropped" else word.reason
-        if len(members) > 1 and word.state != "dropped":
+        if len(members) > 1 and word.state != "dropped" and NOT_YET not in (reason or ""):
             reason = f"{failed.name}: {reason}"
         if trial.over is not None:
             return []

@@ -13,7 +13,7 @@ from typing import Any
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 
-from . import compiled
+from . import compiled, ranks
 from .activity import words_of
 from .knobs import not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
@@ -71,6 +71,8 @@ def best_entry(state: State) -> Entry | None:
 def text_of(state: State, now_s: float) -> list[str]:
     """The report as lines of text."""
     lines = [headline(state, now_s), ""]
+    if found := ranks.lines(state):
+        lines += ["Ranks", *[f"  {line}" for line in found], ""]
     lines += ["Tried"]
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
     lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
