@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
+from cockpit.model.ranks import RankInfo
+from cockpit.session import compiled
 from cockpit.session.activity import BADGES, activity_of, words_of
 from cockpit.session.knobs import not_applied
 from cockpit.session.measure import phases_of
+from cockpit.session.ranks import gone, headline
 from cockpit.session.report import delta_words, rate_words
 from cockpit.session.state import Entry, State
 from cockpit.session.status import RECENT_BLOCKS, live_rate
@@ -17,6 +20,7 @@ from cockpit.session.status import RECENT_BLOCKS, live_rate
 CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
 """Up to so many seconds after the start, a line every so many seconds."""
 NO_PROBE_S = 20.0
+GONE_S = 5.0
 NO_PROBE = (
     "no sign of torch from the training yet: has it not been imported, was PYTHONPATH replaced by the command "
     "(write PYTHONPATH=.:$PYTHONPATH), or does python run with -I, -E or -S?"
@@ -32,6 +36,7 @@ class Progress:
         self._warned = False
         self._phase = ""
         self._not_applied: set[str] = set()
+        self._gone: dict[int, float] = {}
 
     def said(self, state: State, now_s: float) -> list[str]:
         """Lines due at ``now_s`` (seconds since the epoch, as the state's own times)."""
@@ -45,6 +50,7 @@ class Progress:
             if words not in self._not_applied:
                 self._not_applied.add(words)
                 lines.append(f"{words}: not applied, {reason}")
+        lines += [f"{rank.name} is gone, at step {show_value(rank.step)}" for rank in self._just_gone(state, now_s)]
         if not self._warned and state.probe == "waiting" and state.phase == "running" and now_s - began > NO_PROBE_S:
             self._warned = True
             lines.append(NO_PROBE)
@@ -54,6 +60,14 @@ class Progress:
             lines.append(where(state, now_s))
         stamp = clock_words(now_s - began)
         return [f"[{stamp}] {line}" for line in lines]
+
+    def _just_gone(self, state: State, now_s: float) -> list[RankInfo]:
+        """Ranks that are gone while others go on (at the end all go, one after the other): told once each."""
+        alive = any(rank.alive for rank in state.team.ranks) if state.team else False
+        seen = [(rank, self._gone.setdefault(rank.pid, now_s)) for rank in gone(state) if alive]
+        found = [rank for rank, since_s in seen if now_s - since_s >= GONE_S]
+        self._gone.update((rank.pid, float("inf")) for rank in found)
+        return found
 
     def _change(self, entry: Entry) -> str | None:
         if self._entries.get(entry.id) == entry.state:
@@ -65,6 +79,7 @@ class Progress:
         parts = [f"{words_of(entry)}: {word}"]
         if entry.state == "kept":
             parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
+            parts.append(compiled.words(entry.compiled_s, entry.graphs, entry.recompiles))
         if entry.reason:
             parts.append(entry.reason)
         return ", ".join(part for part in parts if part)
@@ -76,6 +91,8 @@ def where(state: State, now_s: float) -> str:
     if state.step is None:
         return "no step yet"
     parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]
+    if whose := headline(state):
+        parts.append(whose)
     parts.append(f"{rate_words(live_rate(state))} samples/s")
     if phases is not None and phases.wait_ms is not None and phases.step_ms > 0:
         parts.append(f"waits for data {100 * (phases.wait_ms + phases.start_ms) / phases.step_ms:.0f} % of a step")

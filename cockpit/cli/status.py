@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from cockpit.model.knobs import show_value
+from cockpit.session import ranks
 from cockpit.session.activity import BADGES, activity_of
 from cockpit.session.knobs import KnobRow, knob_rows
 from cockpit.session.measure import phases_of
@@ -48,6 +49,8 @@ def page(state: State, now_s: float) -> list[str]:
         lines.append(f"probe       {state.probe}: figures are missing or old")
     if state.exit_status is not None:
         lines.append(f"ended       with status {state.exit_status}")
+    if found := ranks.lines(state):
+        lines += ["", "ranks", *[f"  {line}" for line in found]]
     lines += ["", "knobs", *[f"  {knob_line(row)}" for row in knob_rows(state)]]
     lines += ["", "trials", *([f"  {trial_line(entry)}" for entry in state.ledger] or ["  none yet"])]
     return lines

@@ -5,7 +5,7 @@ Says which events to make and what to tell the probes, or raises a CockpitError 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import SCRIPT, Value, check_value, show_value
 from cockpit.session.knobs import knob_rows, queued
+from cockpit.session.ranks import not_yet
 from cockpit.session.state import Entry, State
 
 from .told import Message, ask_message, drop_message
@@ -40,6 +41,7 @@ def ask(
     check_running(state)
     _check_loader(state, loader)
     checked = {name: check_value(name, value) for name, value in knobs.items()}
+    _check_ranks(state, checked)
     old = [entry for entry in _waiting(state) if entry.loader == loader]
     if not checked and not (now and old):
         raise UsageError("nothing is queued to apply now" if now else "name a knob and a value, as in num_workers=4")
@@ -119,8 +121,11 @@ def _again(state: State, at_s: float, change: str, entry: Entry, side: int, orig
     pairs = entry.change or {name: (None, value) for name, value in entry.asked.items()}
     values: dict[str, Value] = {}
     for name, pair in pairs.items():
+        # back to where nobody had touched it, or once more to what the script has: whatever that is by now
+        script = name in entry.as_script if side == 0 else entry.asked.get(name) == SCRIPT
         value = pair[side]
-        values[name] = SCRIPT if value is None else value
+        values[name] = SCRIPT if script or value is None else value
+    _check_ranks(state, values)
     asked = ChangeAsked(at_s, change, values, entry.now, entry.loader, origin)
     message = ask_message(change, values, entry.now, entry.loader)
     return Decision((asked,), (message,), {"id": change, "of": entry.id})
@@ -141,6 +146,12 @@ def _check_nothing_pending(state: State) -> None:
 def _withdraw(old: list[Entry], at_s: float) -> tuple[tuple[Event, ...], tuple[Message, ...]]:
     events = tuple(ChangeMoved(at_s, entry.id, "dropped") for entry in old)
     return events, tuple(drop_message(entry.id) for entry in old)
+
+
+def _check_ranks(state: State, knobs: Iterable[str]) -> None:
+    reason = not_yet(state, knobs)
+    if reason is not None:
+        raise CockpitError(reason)
 
 
 def _check_loader(state: State, loader: str | None) -> None:

@@ -1,7 +1,8 @@
 """Who speaks for a run, and what comes of it. Called by the engine with each probe message and lost connection.
 
 Several processes of a run may speak (ranks, a launcher that only imports torch): one of them leads, and the run's
-numbers are the leader's alone. A message that does not fit is counted and changes nothing.
+numbers are the leader's alone (``ranks`` tells how the others fare, ``together`` what a change comes to over all of
+them). A message that does not fit is counted and changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     ChangeAsked,
     Event,
@@ -17,41 +19,19 @@ from cockpit.model.events import (
     KnobReport,
     LoaderInfo,
     LoadersSeen,
-    ProbeConnected,
     ProbeLost,
     Sampled,
 )
 from cockpit.session.knobs import queued
 from cockpit.session.state import State
-from cockpit.session.trials import entry_of
 from cockpit.wire.codec import from_plain
 from cockpit.wire.framing import is_newer
 
+from .probes import Probe, Send
+from .ranks import Ranks, common, mark_idle, members_of
 from .ticks import Ticks
-from .told import Message, ask_message, asked_of, block_of, connected_of, epoch_of, moved_of
-
-Send = Callable[[Message], None]
-
-
-@dataclass(eq=False)
-class Probe:
-    """One connected process. ``send`` queues a message to it. ``announced``: the state knows of it.
-
-    ``order`` says who came first. ``trains``: it has trained, or said that it does.
-    """
-
-    send: Send
-    order: int
-    greeting: ProbeConnected
-    trains: bool = False
-    announced: bool = False
-    loaders: tuple[LoaderInfo, ...] = ()
-    kernels: tuple[KnobReport, ...] = ()
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self.greeting.pid
+from .together import Together
+from .told import Message, ask_message, block_of, compiled_of, connected_of, epoch_of, moved_of
 
 
 class Heard(NamedTuple):
@@ -74,14 +54,19 @@ class Ears:
     withdrawn: dict[str, ChangeAsked] = field(default_factory=dict)
     probes: dict[int, Probe] = field(default_factory=dict)
     ticks: Ticks = field(default_factory=Ticks)
+    ranks: Ranks = field(default_factory=Ranks)
     bad: int = 0
     _met: int = 0
+    _told: LoadersSeen | None = None
+
+    def __post_init__(self) -> None:
+        self._together = Together(lambda change: self.schedule.get(change) or self.withdrawn.get(change))
 
     def lead(self) -> Probe | None:
         """The probe whose numbers are the run's: one that trains before one that does not, then the lowest rank."""
         return min(
             self.probes.values(),
-            key=lambda probe: (not probe.trains, probe.greeting.rank or 0, probe.order),
+            key=lambda probe: (not probe.trains, probe.idle, probe.rank, probe.order),
             default=None,
         )
 
@@ -102,7 +87,10 @@ class Ears:
         """The connection has closed."""
         before = self.lead()
         gone = self.probes.pop(key, None)
-        if gone is None or not gone.announced or any(probe.pid == gone.pid for probe in self.probes.values()):
+        if gone is None or any(probe.pid == gone.pid for probe in self.probes.values()):
+            return []
+        self.ranks.left(gone)
+        if not gone.announced:
             return []
         left = self._left_of(gone, at_s) if gone is before else []
         return [*left, ProbeLost(at_s, gone.pid), *self._lead_after(before, at_s)]
@@ -113,6 +101,21 @@ class Ears:
             return []
         span_s = self.ticks.span_s
         return [Sampled(at_s, span_s, **self.ticks.take(at_s))]
+
+    def members(self) -> list[Probe]:
+        """Those that train now, the first rank first; before anybody trains, who leads."""
+        lead = self.lead()
+        return members_of(self.probes.values()) or ([lead] if lead is not None else [])
+
+    def look_again(self, state: State, at_s: float) -> list[Event]:
+        """About twice a second: how all ranks fare, and what was waited for."""
+        before = self.lead()
+        mark_idle(self.probes.values(), at_s)
+        return [
+            *self._lead_after(before, at_s),
+            *self.ranks.see(members_of(self.probes.values()), tuple(self.probes.values()), at_s),
+            *self._together.look_again(self.members(), state, at_s),
+        ]
 
     def tell(self, message: Message) -> None:
         """Say something to every process that may train."""
@@ -137,7 +140,10 @@ class Ears:
         self._met += 1
         probe = self.probes[key] = known or Probe(send, self._met, greeting)
         probe.greeting = greeting
-        probe.trains = probe.trains or bool(message.get("trains"))
+        if self._met == 1 and state.team is not None:
+            self._together.expect(frozenset(rank.pid for rank in state.team.ranks if rank.alive), at_s)
+        if message.get("trains") and not probe.trains:
+            self.ranks.joined(probe, self.probes.values(), at_s)
         for entry in queued(state):
             if entry.origin != "schedule":
                 send(ask_message(entry.id, entry.asked, entry.now, entry.loader))
@@ -155,26 +161,42 @@ class Ears:
             self.ticks.end()  # its last words still count
         elif lead is not before:
             self.ticks = Ticks()
-            return [LoadersSeen(at_s, lead.loaders, lead.kernels)] if lead.loaders or lead.kernels else []
+            return self._see(lead, at_s) if lead.loaders or lead.kernels else []
         return []
 
+    def _see(self, lead: Probe, at_s: float) -> list[Event]:
+        self._told = common(lead, members_of(self.probes.values()), at_s)
+        return [self._told]
+
     def _loaders(self, heard: Heard) -> list[Event]:
-        probe, told = heard.probe, heard.message
+        probe, told, lead = heard.probe, heard.message, self.lead()
         probe.loaders = tuple(from_plain(LoaderInfo, item) for item in told["loaders"])
         probe.kernels = tuple(from_plain(KnobReport, item) for item in told.get("kernels", ()))
-        return [LoadersSeen(heard.at_s, probe.loaders, probe.kernels)] if probe is self.lead() else []
+        if lead is None or not (probe is lead or (probe.trains and (lead.loaders or lead.kernels))):
+            return []
+        before, found = self._told, self._see(lead, heard.at_s)
+        # what another rank says matters only where it differs
+        same = before is not None and self._told == replace(before, at_s=heard.at_s)
+        return [] if probe is not lead and same else found
 
     def _tick(self, heard: Heard) -> list[Event]:
         before, events = self.lead(), list[Event]()
         if heard.message["steps"] and not heard.probe.trains:
-            heard.probe.trains = True
+            self.ranks.joined(heard.probe, self.probes.values(), heard.at_s)
             events = [] if heard.probe.announced else self._announce(heard.probe, before, heard.at_s)
+        self.ranks.heard(heard.probe, heard.message, heard.at_s)
         if heard.probe is self.lead():
             self.ticks.add(heard.message, heard.at_s)
+            events += self._compiled(heard)
         return events
 
+    def _compiled(self, heard: Heard) -> list[Event]:
+        found = compiled_of(heard.message, heard.at_s)
+        known = heard.state.compiled or CompiledSeen(found.at_s)
+        return [] if replace(known, at_s=found.at_s) == found else [found]
+
     def _block(self, heard: Heard) -> list[Event]:
-        block = block_of(heard.message, heard.at_s)
+        block = self._together.of_trial(block_of(heard.message, heard.at_s), heard.state)
         return [block] if heard.probe is self.lead() and block.steps > 0 and block.wall_s > 0 else []
 
     def _epoch(self, heard: Heard) -> list[Event]:
@@ -182,15 +204,7 @@ class Ears:
 
     def _change(self, heard: Heard) -> list[Event]:
         moved = moved_of(heard.message, heard.at_s)
-        if heard.probe is not self.lead():
-            return []
-        entry = entry_of(heard.state, moved.id)
-        if entry is not None:
-            return [] if entry.state == moved.state else [moved]
-        if moved.state == "dropped":
-            return []
-        # a scheduled change enters the ledger when its moment comes; one that we withdrew has overtaken us
-        return [asked_of(self.schedule.get(moved.id) or self.withdrawn.get(moved.id), moved), moved]
+        return self._together.heard(heard.probe, moved, self.members(), heard.state)
 
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]

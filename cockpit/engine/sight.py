@@ -68,6 +68,7 @@ class Sight:
         self._see_output()
         if self._ears.ticks.pending:
             self._sample(now, training)
+        self._see_ranks(self._clock())
 
     def _sample(self, now: float, training: int) -> None:
         at_s = self._clock()
@@ -77,6 +78,7 @@ class Sight:
         main = lead.pid if lead is not None and lead.trains else training
         reading = self._machine.read(now, main, self._ears.worker_pids())
         self._see_machine(reading, at_s)
+        self._see_ranks(at_s)
         self._record.happen(
             Sampled(
                 at_s,
@@ -96,6 +98,10 @@ class Sight:
             return
         if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
             self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
+
+    def _see_ranks(self, at_s: float) -> None:
+        for event in self._ears.look_again(self._record.state, at_s):
+            self._record.happen(event)
 
     def _see_gpu(self, now: float) -> None:
         """Only what the training says it uses: a machine's other devices are somebody else's."""

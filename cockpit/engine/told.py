@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
 from cockpit.model.knobs import Value
 
@@ -50,6 +51,12 @@ def block_of(message: Message, at_s: float) -> BlockMeasured:
     )
 
 
+def compiled_of(message: Message, at_s: float) -> CompiledSeen:
+    """What a ``tick`` says was compiled so far; nothing known where it says nothing (an older probe)."""
+    spent = message.get("compile_ns")
+    return CompiledSeen(at_s, seconds(spent), _count(message, "graphs"), _count(message, "recompiles"))
+
+
 def epoch_of(message: Message, at_s: float) -> EpochEnded:
     """``epoch``."""
     return EpochEnded(
@@ -60,6 +67,7 @@ def epoch_of(message: Message, at_s: float) -> EpochEnded:
         samples=_count(message, "samples"),
         wall_s=_known(message, "wall_ns"),
         start_ms=1000.0 * _known(message, "start_ns"),
+        whole=bool(message.get("whole", True)),
     )
 
 

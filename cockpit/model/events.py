@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union, get_args
 
+from .compiled import CompiledSeen
 from .gpu import GpuFigures
 from .knobs import Value
 from .ranks import RanksSeen
@@ -60,8 +61,7 @@ class LoaderInfo:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The engine has a run: what it was told to start. ``setup`` is what ``--set``/``--config`` asked for, of every
-    training loader; ``loaders`` what they asked for of single ones."""
+    """What the engine was told to start. ``setup``, ``loaders``: asked for from the start, of all and by name."""
 
     at_s: float
     run: str
@@ -117,10 +117,7 @@ class ProbeLost:
 
 @dataclass(frozen=True)
 class LoadersSeen:
-    """All loaders of the run, and the knobs of the whole training, anew whenever something about one changed.
-
-    Old journals told ``kernels`` with each loader that trains.
-    """
+    """All loaders, and the knobs of the whole training (old journals told those with each loader that trains)."""
 
     at_s: float
     loaders: tuple[LoaderInfo, ...]
@@ -196,7 +193,8 @@ class BlockMeasured:
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """One iterator of a training loader is used up or left: what it really served, and its whole wall time."""
+    """One iterator of a training loader is used up or left: what it served, its wall time without compiling, and
+    whether the ``whole`` of it ran under one setting."""
 
     at_s: float
     loader: str
@@ -205,6 +203,7 @@ class EpochEnded:
     samples: int | None
     wall_s: float
     start_ms: float
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ class EventsDropped:
 
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
-    BlockMeasured, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping, TrainingEnded,
-    EventsDropped,
+    BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
+    TrainingEnded, EventsDropped,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

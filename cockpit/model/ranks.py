@@ -23,6 +23,11 @@ class RankInfo:
     samples_per_s: float | None = None
     alive: bool = True
 
+    @property
+    def name(self) -> str:
+        """As people say it."""
+        return "rank %d" % self.rank
+
 
 @dataclass(frozen=True)
 class RanksSeen:

@@ -83,7 +83,7 @@ class LoaderHooks:
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
             self.left(former)  # torch uses one iterator again and again
-        stream = Stream(record, now, thread)
+        stream, apart = Stream(record, now, thread), recorder.apart_ns
         stream.base = recorder.mark(now)
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
         if kept is not None:
@@ -92,6 +92,7 @@ class LoaderHooks:
             self._run("kernels", self.on_boundary, record, thread)
         self._run("swap", self._changes.at_boundary, stream, loader, fresh)
         stream.planned = self._changes.planned(stream)
+        stream.change, stream.apart_ns = recorder.setting.change, apart
         if thread == recorder.thread or recorder.thread is None:
             recorder.doing, recorder.since = phases.LOADER_START, recorder.clock()
         return stream
@@ -277,7 +278,8 @@ class LoaderHooks:
         samples = None if stream.unsized else stream.samples
         self.news.append({
             "m": "epoch", "loader": record.id, "epoch": record.epochs, "steps": steps, "samples": samples,
-            "wall_ns": max(at_ns, closed_ns) - stream.opened_ns, "start_ns": stream.start_ns,
+            "wall_ns": max(at_ns, closed_ns) - stream.opened_ns - (recorder.apart_ns - stream.apart_ns),
+            "start_ns": stream.start_ns, "whole": stream.change == recorder.setting.change,
         })  # fmt: skip
         record.epochs += 1
         record.steps_per_epoch = steps

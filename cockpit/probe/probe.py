@@ -59,17 +59,13 @@ class Probe:
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing)
         self.hooks = LoaderHooks(
-            self.recorder,
-            self.roles,
-            self.registry,
-            self.changes,
-            self.guard.run,
-            os.path.dirname(torch.__file__),
+            self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.hooks.on_boundary = self.landing.at_boundary
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.close_trailing
+        self.roots.on_dynamo = self.kernels.watch.attach
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
         self.blocks = Blocks()
@@ -101,8 +97,8 @@ class Probe:
             "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
+            "devices": list(self.devices),
         }  # fmt: skip
-        hello["devices"] = list(self.devices)
         return [hello, self._loaders(), *self.asks.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
@@ -181,7 +177,7 @@ class Probe:
             self.changes.news = self.landing.news = False
             link.say(self._loaders())
         if recorder.steps:
-            link.say(self.ticks.read(now, self.hooks, can_tell))
+            link.say(self.ticks.read(now, self.hooks, can_tell, self.kernels.watch.found()))
 
     def _adopt_stray_thread(self) -> None:
         """Training has moved to another thread: watch that one."""

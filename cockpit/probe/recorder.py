@@ -95,6 +95,8 @@ class Recorder:
         self.told: tuple[Mark | None, tuple[int, ...]] = (self.rest, self.skipped)
         self.carry = 0
         """Loader work of the gap (shutting an iterator down) that the next first step has to pay for."""
+        self.apart_ns = 0
+        """All that was left out so far."""
         self.left_out: list[tuple[int, int]] = []
         """What was left out while it was open which step it would have belonged to."""
         self.trailing: Any = None
@@ -175,6 +177,7 @@ class Recorder:
     def leave_out(self, spent_ns: int) -> None:
         """``spent_ns`` that have just passed (compiling) belong to no phase and to no step."""
         self.charged += spent_ns
+        self.apart_ns += spent_ns
         if self.base is not None:
             self.base = self.base._replace(t_ns=self.base.t_ns + spent_ns)
         else:

@@ -95,8 +95,11 @@ class Ticks:
         self._recorder = recorder
         self._last: dict[str, Any] | None = None
 
-    def read(self, now: int, hooks: Any, known: Known) -> dict[str, Any]:
-        """The tick at ``now``; the first one reaches back to the beginning of the first step."""
+    def read(self, now: int, hooks: Any, known: Known, compiled: Any = (0, 0, 0)) -> dict[str, Any]:
+        """The tick at ``now``; the first one reaches back to the beginning of the first step.
+
+        ``compiled``: nanoseconds, graphs and recompilations so far, None where not known.
+        """
         recorder = self._recorder
         seen = self._consistent(now)
         last = self._last or {**dict.fromkeys(seen, 0), "t": now - seen["lived"]}
@@ -118,6 +121,7 @@ class Ticks:
             "backward_ns": sums["backward"], "optimizer_ns": sums["optimizer"], "doing": seen["doing"],
             "doing_ns": max(0, now - seen["since"]), "queue": hooks.queue,
             "wait_kind": "read_ahead" if recorder.read_ahead else hooks.wait_kind,
+            "compile_ns": compiled[0], "graphs": compiled[1], "recompiles": compiled[2],
         }  # fmt: skip
 
     def _consistent(self, now: int) -> dict[str, Any]:

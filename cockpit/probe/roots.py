@@ -38,6 +38,7 @@ class Roots:
         self._calls = 0
         self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
         self.searching = False
+        self.on_dynamo: Callable[[], Any] = lambda: None
         self.on_evaluation: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
         self._finder = guard.around("forward", self._original, self._entering, self._left)
@@ -80,7 +81,10 @@ class Roots:
     def mind_dynamo(self) -> None:
         """From now on step aside while Dynamo compiles: a function of the script may call modules that have hooks."""
         handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
-        if self.searching and not self._callbacks and handler is not None:
+        if handler is None:
+            return
+        self.on_dynamo()
+        if self.searching and not self._callbacks:
             self._callbacks = [
                 (handler.start_callbacks, self._compiling),
                 (handler.end_callbacks, self._compiled),
@@ -141,7 +145,7 @@ class Roots:
         self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1
-        if self._grad_enabled():
+        if self._grad_enabled() and was != phases.BACKWARD:  # there, checkpointing computes a part again
             self._found[id(module)] = weakref.ref(module)
         if self._calls >= PATIENCE and not self._recorder.backwards:
             self.stop_searching()
@@ -176,7 +180,7 @@ class Roots:
             return
         recorder.forward_seen = True
         plain = recorder.base is not None and recorder.forward_steps and not recorder.loaderless
-        if not plain and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
+        if (not plain or recorder.trailing is not None) and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
             self._perhaps_a_step(began)
         recorder.charged += own
         recorder.forward += own
@@ -189,7 +193,7 @@ class Roots:
             recorder.last_forward = recorder.mark(began)
             if recorder.loaderless:
                 recorder.begin(recorder.last_forward)
-        elif recorder.loaderless and recorder.updates:
+        elif recorder.updates and (recorder.loaderless or recorder.next_of_trailing()):
             recorder.end_step(began)
 
 

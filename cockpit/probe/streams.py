@@ -21,8 +21,10 @@ class Stream:
 
     __slots__ = (
         "__weakref__",
+        "apart_ns",
         "base",
         "batches",
+        "change",
         "consumed",
         "control",
         "ended",
@@ -57,6 +59,8 @@ class Stream:
         self.trains = record.role == TRAIN
         self.opened_ns = self.entered = opened_ns
         self.base: Any = None
+        self.change: str | None = None
+        self.apart_ns = 0
         self.batches = self.consumed = self.samples = self.unsized = self.first_step = 0
         self.start_ns = self.stalled_ns = 0
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0

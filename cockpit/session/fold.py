@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BaselineSet,
     BlockMeasured,
@@ -33,7 +34,7 @@ from cockpit.model.events import (
 )
 from cockpit.model.ranks import RanksSeen
 
-from . import gpu, measure, ranks, trials
+from . import compiled, gpu, measure, ranks, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -126,7 +127,8 @@ def _block(state: State, event: BlockMeasured) -> State:
 
 
 def _epoch(state: State, event: EpochEnded) -> State:
-    current = replace(state.current, epoch_s=event.wall_s)
+    # an epoch in whose middle something changed is nobody's
+    current = replace(state.current, epoch_s=event.wall_s) if event.whole else state.current
     return replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
 
 
@@ -185,6 +187,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     Sampled: _sampled,
     GpuSampled: _gpu,
     BlockMeasured: _block,
+    CompiledSeen: compiled.seen,
     EpochEnded: _epoch,
     ChangeAsked: trials.asked,
     ChangeMoved: trials.moved,

@@ -37,7 +37,7 @@ def headline(state: State) -> str | None:
         return None
     count = max(len(team.ranks), team.world or 1)
     lead = lead_of(team)
-    return f"rank {lead.rank} of {count}" if lead is not None and count > 1 else None
+    return f"{lead.name} of {count}" if lead is not None and count > 1 else None
 
 
 def lead_of(team: RanksSeen) -> RankInfo | None:
@@ -50,6 +50,27 @@ def gone(state: State) -> tuple[RankInfo, ...]:
     if state.team is None or state.phase in ("ended", "lost"):
         return ()
     return tuple(rank for rank in state.team.ranks if not rank.alive)
+
+
+def lines(state: State) -> list[str]:
+    """All ranks for people, one a line; empty where one process trains alone."""
+    whose = headline(state)
+    if whose is None or state.team is None:
+        return []
+    over = state.phase in ("ended", "lost")
+    return [f"the run's figures are those of {whose}", *(_words(rank, over) for rank in state.team.ranks)]
+
+
+def _words(rank: RankInfo, over: bool) -> str:
+    """``rank 1: step 38, waits 1.2 ms a step, 40 samples/s``; – for what was not measured."""
+    step = "–" if rank.step is None else str(rank.step)
+    if over:
+        return f"{rank.name}: {step} steps"
+    if not rank.alive:
+        return f"{rank.name}: gone, at step {step}"
+    waits = "–" if rank.wait_ms is None else f"{rank.wait_ms:.1f}"
+    per_s = "–" if rank.samples_per_s is None else f"{rank.samples_per_s:.3g}"
+    return f"{rank.name}: step {step}, waits {waits} ms a step, {per_s} samples/s"
 
 
 def rows(state: State, wait_ms: float | None, samples_per_s: float | None) -> list[dict[str, Any]]:

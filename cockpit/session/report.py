@@ -13,6 +13,7 @@ from typing import Any
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 
+from . import compiled, ranks
 from .activity import words_of
 from .knobs import not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
@@ -70,6 +71,8 @@ def best_entry(state: State) -> Entry | None:
 def text_of(state: State, now_s: float) -> list[str]:
     """The report as lines of text."""
     lines = [headline(state, now_s), ""]
+    if found := ranks.lines(state):
+        lines += ["Ranks", *[f"  {line}" for line in found], ""]
     lines += ["Tried"]
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
     lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
@@ -114,6 +117,8 @@ def trial_line(entry: Entry) -> str:
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
+    if told := compiled.words(entry.compiled_s, entry.graphs, entry.recompiles):
+        parts.append(told)
     if entry.reason:
         parts.append(entry.reason)
     return " · ".join(parts)
@@ -169,6 +174,9 @@ def held_back(state: State) -> list[str]:
         if entry.state in ("refused", "rolled_back") and entry.reason
     ]
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
+    whole = state.compiled
+    if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
+        lines.append(f"torch {told}: in no figure of a step or an epoch")
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
     return lines or ["no step was measured" if last is None and first is None else "nothing that could be measured"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
@@ -107,7 +108,8 @@ class Entry:
     """One line of the ledger: a change from its asking to its outcome, and what it gave.
 
     ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
-    ``change``: knob to (from, to) as found in force. Rates in samples/s.
+    ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
+    what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
     """
 
     id: str
@@ -121,6 +123,7 @@ class Entry:
     landed_s: float | None = None
     at_step: int | None = None
     change: Mapping[str, tuple[Value | None, Value | None]] | None = None
+    as_script: tuple[str, ...] = ()
     reason: str | None = None
     stall_ms: float | None = None
     before_samples_per_s: float | None = None
@@ -130,6 +133,9 @@ class Entry:
     delta_pct: float | None = None
     interval_pct: tuple[float, float] | None = None
     verdict: str = "settling"
+    compiled_s: float | None = None
+    graphs: int | None = None
+    recompiles: int | None = None
     settled_steps: int = 0
     settle_steps: int = 0
 
@@ -164,6 +170,7 @@ class State:
     gpu: GpuSampled | None = None
     loaders: tuple[LoaderInfo, ...] = ()
     kernels: tuple[KnobReport, ...] = ()
+    compiled: CompiledSeen | None = None
     latest: Sampled | None = None
     recent: tuple[Sampled, ...] = ()
     step: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from cockpit.model.events import LoaderInfo
 from cockpit.model.names import SCHEMA
 
-from . import ranks
+from . import compiled, ranks
 from .activity import activity_of
 from .gpu import gpus_of
 from .knobs import knob_rows, training_loaders
@@ -62,8 +62,9 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             "backward": phases.backward_ms if phases else None,
             "optimizer": phases.optimizer_ms if phases else None,
             "other": phases.other_ms if phases else None,
-            "compile_total": None,
+            "compile_total": _ms(state.compiled.total_s) if state.compiled else None,
         },
+        "compile": compiled.status(state),
         "loaders": [_loader(state, loader) for loader in state.loaders],
         "knobs": {
             row.name: {
@@ -93,6 +94,10 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "events_dropped": state.events_dropped,
         "survivors": list(state.survivors),
     }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000.0 * seconds
 
 
 def live_rate(state: State) -> float | None:
@@ -141,6 +146,7 @@ def ledger_line(entry: Entry) -> dict[str, Any]:
         "stall_ms": entry.stall_ms,
         "before": {"samples_per_s": entry.before_samples_per_s, "windows": entry.before_windows},
         "after": {"samples_per_s": entry.after_samples_per_s, "windows": entry.after_windows},
+        "compiled": compiled.trial(entry),
         "delta_pct": entry.delta_pct,
         "interval_pct": list(entry.interval_pct) if entry.interval_pct else None,
         "verdict": entry.verdict,

@@ -13,7 +13,7 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
-from cockpit.model.knobs import BY_NAME, SCRIPT, show_value
+from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -66,13 +66,14 @@ def moved(state: State, event: ChangeMoved) -> State:
         return _rolled_back(state, after, event)
     if event.state in ("refused", "rolled_back"):
         before = event.before or {}
-        change = {name: (before[name], value) for name, value in entry.asked.items() if name in before}
+        asked = entry.asked.items()
+        change = {name: (_found(state, name, before[name]), value) for name, value in asked if name in before}
         after = replace(after, verdict=NOT_COMPARABLE, at_step=event.step, change=change or entry.change)
     if event.state == "rolled_back" and not _is_apart(state, entry):
         # the steps that it took to come back are nobody's measure
         current = state.current
         state = replace(state, current=replace(current, discard_steps=max(current.discard_steps, _discard(event))))
-    return _with_entry(state, after)
+    return with_entry(state, after)
 
 
 def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
@@ -81,12 +82,13 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         entry,
         landed_s=event.at_s,
         at_step=event.step,
-        change={name: (before.get(name), value) for name, value in in_force.items()},
+        change={name: (_found(state, name, before.get(name)), value) for name, value in in_force.items()},
+        as_script=tuple(name for name in in_force if before.get(name) == SCRIPT),
     )
     if _is_apart(state, entry):
         reason = entry.reason or f"{entry.loader} does not train: there is no throughput to compare"
         state = _mark_reverted(state, entry)
-        return _with_entry(state, replace(entry, state="kept", verdict=NOT_COMPARABLE, reason=reason))
+        return with_entry(state, replace(entry, state="kept", verdict=NOT_COMPARABLE, reason=reason))
     discard = _discard(event)
     segment = Segment(
         change=event.id,
@@ -106,7 +108,13 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         if other is not None and other.state in ("settling", "kept") and entry.origin != "undo":
             entry = replace(entry, reason=f"measured together with {words_of(other)}")
     state = _mark_superseded(_mark_reverted(state, entry))
-    return replace(_with_entry(state, entry), previous=previous, current=segment)
+    return replace(with_entry(state, entry), previous=previous, current=segment)
+
+
+def _found(state: State, name: str, value: Value | None) -> Value | None:
+    """``script`` by the value that it has, where that is known: ``off→bf16`` tells more than ``script→bf16``."""
+    scripts = (report.script for report in state.kernels if report.name == name and report.script is not None)
+    return next(scripts, value) if value == SCRIPT else value
 
 
 def _discard(event: ChangeMoved) -> int:
@@ -124,7 +132,7 @@ def _mark_superseded(state: State) -> State:
     other = entry_of(state, state.current.change)
     if other is None or other.state != "settling":
         return state
-    return _with_entry(state, replace(other, state="kept", verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
+    return with_entry(state, replace(other, state="kept", verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:
@@ -134,13 +142,13 @@ def _mark_reverted(state: State, entry: Entry) -> State:
     for other in reversed(state.ledger):
         if other.id != entry.id and other.state in ("kept", "settling") and other.origin != "undo":
             verdict = NOT_COMPARABLE if other.verdict == SETTLING else other.verdict
-            return _with_entry(state, replace(other, state="reverted", verdict=verdict))
+            return with_entry(state, replace(other, state="reverted", verdict=verdict))
     return state
 
 
 def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
     """The former setup runs again: its own segment goes on, after throwing away what was in flight."""
-    state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE))
+    state = with_entry(state, replace(entry, verdict=NOT_COMPARABLE))
     if state.previous is not None and state.current.follows == event.id and not state.current.blocks:
         # both landed at one boundary and both come back: what the later one replaced was never measured
         return replace(state, current=replace(state.current, follows=state.previous.change))
@@ -168,7 +176,7 @@ def judge(state: State, block: BlockMeasured) -> State:
     delta = compare(theirs, ours)
     settled = min(entry.settled_steps + block.steps, entry.settle_steps)
     kept = entry.state == "settling" and len(ours) >= POLICY.windows_kept
-    return _with_entry(
+    return with_entry(
         state,
         replace(
             entry,
@@ -192,10 +200,10 @@ def close_pending(state: State, at_s: float) -> State:
         if entry.state in PENDING:
             never = why_never(state, entry.asked)
             after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
-            state = _with_entry(state, after)
+            state = with_entry(state, after)
         elif entry.state == "settling":
             reason = entry.reason or "the training ended before it was measured"
-            state = _with_entry(state, replace(entry, verdict=NOT_COMPARABLE, reason=reason))
+            state = with_entry(state, replace(entry, verdict=NOT_COMPARABLE, reason=reason))
     return state
 
 
@@ -231,6 +239,7 @@ def entry_of(state: State, change: str | None) -> Entry | None:
     return next((entry for entry in reversed(state.ledger) if entry.id == change), None)
 
 
-def _with_entry(state: State, entry: Entry) -> State:
+def with_entry(state: State, entry: Entry) -> State:
+    """The state with ``entry`` in the place of the one of its id."""
     ledger = tuple(entry if other.id == entry.id else other for other in state.ledger)
     return replace(state, ledger=ledger)

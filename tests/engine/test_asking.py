@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.events import Story, beginning, knob, loader
 
@@ -10,6 +12,8 @@ from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, Stopping, TrainingEnded
 from cockpit.session.fold import fold_all
 from cockpit.session.state import State
+from cockpit.session.status import status_of
+from cockpit.session.trials import words_of
 
 
 def training(**in_force: object) -> State:
@@ -121,6 +125,27 @@ def test_undo_and_redo_walk_like_an_editor() -> None:
 def test_undo_of_what_was_unknown_before_means_the_scripts_value() -> None:
     state = fold_all(Story().landed("c1", {"num_workers": None}, {"num_workers": 2}), training())
     assert changes.undo(state, 7.0, "u1").events[0].knobs == {"num_workers": "script"}
+
+
+def test_what_nobody_had_touched_reads_as_its_value_and_goes_back_to_the_script() -> None:
+    """``compile on`` is what a script can have, and nothing that can be asked for."""
+    story, kernels = Story(), (knob("autocast", "off"), knob("compile", "on"))
+    state = fold_all([LoadersSeen(4.0, training().loaders, kernels)], training())
+    before = {"autocast": "script", "compile": "script"}
+    state = fold_all(story.landed("c1", before, {"autocast": "bf16", "compile": "off"}), state)
+    change = {"autocast": ("off", "bf16"), "compile": ("on", "off")}
+    assert state.ledger[0].change == change and words_of(state.ledger[0]) == "autocast off→bf16, compile on→off"
+    assert status_of(state, 7.0)["ledger"][0]["change"] == {name: list(pair) for name, pair in change.items()}
+    undo = changes.undo(state, 7.0, "u1")
+    assert undo.events[0].knobs == before
+    landed = ChangeMoved(
+        9.0, "u1", "settling", before={"autocast": "bf16"}, in_force={"autocast": "off", "compile": "on"}
+    )
+    state = fold_all([landed], carried_out(state, undo))
+    assert changes.redo(state, 9.0, "r1").events[0].knobs == {"autocast": "bf16", "compile": "off"}
+    state = fold_all([ChangeAsked(9.0, "c2", {"compile": "script"}), replace(landed, id="c2")], state)
+    state = fold_all([ChangeAsked(9.0, "u2", {"compile": "off"}, origin="undo"), replace(landed, id="u2")], state)
+    assert changes.redo(state, 9.0, "r2").events[0].knobs["compile"] == "script"
 
 
 def test_scheduled_changes_are_left_alone() -> None:

@@ -160,6 +160,35 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
     total = {name: sum(tick[name] for tick in ticks) / 10**6 for name in ("wall_ns", "forward_ns", "steps")}
     assert total["wall_ns"] < 6 * 30, "compiling is no step's time"
     assert total["forward_ns"] == pytest.approx(60, abs=1), "and no phase's"
+    assert (ticks[-1]["compile_ns"], ticks[-1]["recompiles"]) == (watch.total_ns, 0), "but told beside them"
+    (epoch,) = it.of("epoch")
+    assert epoch["wall_ns"] < 6 * 30 * 10**6 and epoch["whole"], "nor any epoch's"
+
+
+def test_an_epoch_knows_whether_it_ran_under_one_setting(it):
+    training = Training(it)
+    training.epoch()
+    for n, batch in enumerate(training.loader):
+        if n == 2:
+            it.ask("c1", now=True, threads=3)
+        train_step(training.model, training.optimizer, batch)
+    training.epoch()
+    it.ask("c2", threads=2)
+    training.epoch()
+    assert [epoch["whole"] for epoch in it.of("epoch")] == [True, False, True, True]
+
+
+def test_what_was_compiled_before_anybody_watched_is_not_known(it, monkeypatch):
+    watch = it.probe.kernels.watch
+    assert watch.found().total_ns in (0, None)
+    counters = {"stats": {"unique_graphs": 3}}
+    monkeypatch.setattr(torch._dynamo.utils, "counters", counters)
+    fresh = type(watch)(it.probe.clock, it.recorder.ident)
+    assert fresh.found() == (None, 3, None), "nobody has watched at all"
+    assert fresh.attach() and fresh.found() == (None, 3, None)
+    fresh.restart()
+    counters["stats"]["unique_graphs"] = 4
+    assert fresh.found() == (0, 1, 0), "a child's own"
 
 
 def test_without_a_loader_it_lands_at_a_step(it):

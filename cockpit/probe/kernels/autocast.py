@@ -38,6 +38,11 @@ def inside_any(torch: Any) -> bool:
     return bool(torch.autocast_decrement_nesting())
 
 
+def inside_backward(torch: Any) -> bool:
+    """Whether this thread runs a backward, where checkpointing puts a region of its own round what it computes again."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
 class Places:
     """Round ``torch.autocast.__enter__``, and only while some value is asked for.
 

@@ -15,12 +15,13 @@ import re
 import shutil
 import sys
 from types import FunctionType
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from ..groups import Refused
 
 OFF = "off"
 CHOICES = (OFF, "default", "reduce-overhead", "max-autotune")
+COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config")
 FILE = "<cockpit: the module's call, compiled>"
 
 
@@ -66,8 +67,13 @@ def missing_compiler(device: str) -> str | None:
 
 def load(watch: CompileWatch) -> None:
     """Imports Dynamo and inductor (seconds, the first time): now, rather than in the middle of a step."""
-    for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config"):
-        importlib.import_module(name)
+    missing = [name for name in COMPILER if name not in sys.modules]
+    began = bool(missing) and watch.begin()
+    try:
+        for name in missing:
+            importlib.import_module(name)
+    finally:
+        watch.end(began)
     watch.attach()
 
 
@@ -80,12 +86,19 @@ def backward_with_forward() -> Any:
     return config.patch(force_non_lazy_backward_lowering=True)  # type: ignore[union-attr]
 
 
+class Found(NamedTuple):
+    """Compilations that are over; None where some of it cannot be known."""
+
+    total_ns: int | None
+    graphs: int | None
+    recompiles: int | None
+
+
 class CompileWatch:
     """What torch has compiled in this process since ``attach``, by whoever.
 
     ``total_ns`` of finished compilations; ``began_ns`` while one is under way in ``thread``. ``on_end(ns)`` is called
-    in the compiling thread as the outermost ends. ``highest`` is the largest number of recompilations of one piece of
-    code, ``recompiles`` all of them.
+    in the compiling thread as the outermost ends. ``recompiles``: compilations of a piece of code after its first.
     """
 
     def __init__(self, clock: Callable[[], int], ident: Callable[[], int]) -> None:
@@ -97,7 +110,9 @@ class CompileWatch:
         self.on_end: Callable[[int], None] = lambda spent_ns: None
         self.began_ns: int | None = None
         self.thread = 0
-        self.total_ns = self.graphs = self.recompiles = 0
+        self.total_ns = self.recompiles = 0
+        self._graphs_before = 0
+        self._complete = True
         self.heard: list[int] | None = None
         """While somebody listens: the number of each compilation of its piece of code, from 0."""
 
@@ -109,24 +124,48 @@ class CompileWatch:
             handler.register_start_callback(self._begun)
             handler.register_end_callback(self._ended)
             self.attached = True
+            self._complete = not graphs_made()
         return self.attached
 
+    def found(self) -> Found:
+        """What is over. Also called by the probe's thread: only reads."""
+        graphs = graphs_made()
+        if not self.attached:
+            return Found(self.total_ns, 0, 0) if not graphs else Found(None, graphs, None)
+        graphs = max(0, graphs - self._graphs_before)
+        return Found(self.total_ns, graphs, self.recompiles) if self._complete else Found(None, graphs, None)
+
+    def restart(self) -> None:
+        """In a forked child: what its parent has compiled is not its own."""
+        self.total_ns = self.recompiles = self._depth = 0
+        self.began_ns, self._complete = None, True
+        self._graphs_before = graphs_made()
+
     def _begun(self, told: Any) -> None:
-        if self._depth and self._ident() != self.thread:
+        if not self.begin():
             return
-        self._depth += 1
         if told.callback_trigger.name == "DYNAMO":
             number = _number(told.compile_id)
-            self.graphs += 1
             self.recompiles += number > 0
             if self.heard is not None:
                 self.heard.append(number)
+
+    def _ended(self, told: Any) -> None:
+        self.end(bool(self._depth) and self._ident() == self.thread)
+
+    def begin(self) -> bool:
+        """Compiling begins in this thread; False where another thread is at it."""
+        if self._depth and self._ident() != self.thread:
+            return False
+        self._depth += 1
         if self._depth == 1:
             self.thread, self.began_ns = self._ident(), self._clock()
             self.on_begin()
+        return True
 
-    def _ended(self, told: Any) -> None:
-        if not self._depth or self._ident() != self.thread:
+    def end(self, begun: bool) -> None:
+        """What ``begin`` began is over."""
+        if not begun:
             return
         self._depth -= 1
         if self._depth == 0 and self.began_ns is not None:
@@ -149,6 +188,12 @@ def keep_apart(recorder: Any, watch: CompileWatch) -> None:
             recorder.leave_out(spent_ns)
 
     watch.on_begin, watch.on_end = begun, ended
+
+
+def graphs_made() -> int:
+    """Graphs that Dynamo has handed to a compiler in this process, by its own count."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return int((counters.get("stats") or {}).get("unique_graphs", 0)) if counters else 0
 
 
 def _number(compile_id: str) -> int:

@@ -39,6 +39,7 @@ class Landing:
         self._pending.clear()
         self._settling.clear()
         self._last.clear()
+        self.kernels.watch.restart()
 
     # ---- when ----
 

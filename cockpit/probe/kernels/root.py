@@ -131,21 +131,20 @@ class RootKernels:
         self.calls += 1
         if self.idle:
             self.active = False
-            self.own_autocast = casts.word_of(self._torch, self.device)
             return self._run(self.setting, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
         if kind in self._tried:
             try:
                 return self._run(self.setting, module, args, kwargs)
             except Exception as error:
-                if raised_by_signal_handler(error.__traceback__):
+                if _not_a_failure(error):
                     raise
                 return self._again(error, None, module, args, kwargs)
         kept = Kept(self._torch, module)
         try:
             result = self._run(self.setting, module, args, kwargs)
         except Exception as error:
-            if raised_by_signal_handler(error.__traceback__):
+            if _not_a_failure(error):
                 raise
             return self._again(error, kept, module, args, kwargs)
         self._tried.add(kind)
@@ -175,10 +174,13 @@ class RootKernels:
         places.calls += 1
         try:
             if setting.autocast == SCRIPT:
+                self.own_autocast = casts.word_of(self._torch, self.device)
                 return self._inner(setting, module, args, kwargs)
             there = casts.word_of(self._torch, self.device)
             wanted = setting.autocast
             island = there == casts.OFF and casts.inside_any(self._torch)
+            if island and casts.inside_backward(self._torch):
+                island = self.seen in (None, casts.OFF)  # checkpointing computes again: as it was computed
             if there == wanted or island:
                 self.seen = there
                 return self._inner(setting, module, args, kwargs)
@@ -240,6 +242,11 @@ class RootKernels:
         """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
         tensor = self._torch.Tensor
         return Outputs(tensor, lambda _: True, lambda found: found.clone()).changed(result)
+
+
+def _not_a_failure(error: Exception) -> bool:
+    """A signal handler's, or how checkpointing stops a forward that has computed again all that was needed."""
+    return raised_by_signal_handler(error.__traceback__) or type(error).__module__ == "torch.utils.checkpoint"
 
 
 def _wrapped_by_compile(module: Any) -> Any:

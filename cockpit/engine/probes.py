@@ -1,0 +1,58 @@
+"""One connected process of a run, as the engine knows it. Made by ``hear``, read by ``ranks`` and ``together``.
+
+Holds what the process has said of itself and nothing that is worked out from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cockpit.model.events import KnobReport, LoaderInfo, ProbeConnected
+
+from .ticks import Ticks
+from .told import Message
+
+Send = Callable[[Message], None]
+
+
+@dataclass(eq=False)
+class Probe:
+    """``send`` queues a message to it. ``announced``: the state knows of it.
+
+    ``order`` says who came first. ``trains``: it has trained, or said that it does, since ``joined_s``; ``stepped_s``
+    is when its last step was told. ``idle``: it has done its part while others go on. ``number``: its place among
+    those that train, for who has no rank. ``own`` sums its figures up for the list of ranks; they are not the run's.
+    """
+
+    send: Send
+    order: int
+    greeting: ProbeConnected
+    trains: bool = False
+    announced: bool = False
+    loaders: tuple[LoaderInfo, ...] = ()
+    kernels: tuple[KnobReport, ...] = ()
+    number: int | None = None
+    joined_s: float = 0.0
+    stepped_s: float = 0.0
+    idle: bool = False
+    step: int | None = None
+    own: Ticks = field(default_factory=Ticks)
+    wait_ms: float | None = None
+    samples_per_s: float | None = None
+    measured_s: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self.greeting.pid
+
+    @property
+    def rank(self) -> int:
+        """Its number among the ranks."""
+        return self.greeting.rank if self.greeting.rank is not None else self.number or 0
+
+    @property
+    def name(self) -> str:
+        """As people say it."""
+        return f"rank {self.rank}"
