@@ -16,6 +16,7 @@ from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
 from .mechanism import Mechanism
 from .outcomes import Doubt, Notice, Swap, attempt, why
+from .patience import Patience
 from .seeds import Seeds
 from .sources import Recipe, Source
 from .workers import is_about, obituary
@@ -39,6 +40,7 @@ class Chain:
         before: Group,
         tell: Callable[[Notice], None],
         keep: Callable[[Any], None],
+        patience: Patience,
         reused: Any = None,
     ) -> None:
         self._mechanism, self._recipe, self._feed, self._seeds, self._script = (
@@ -48,7 +50,7 @@ class Chain:
             seeds,
             script,
         )
-        self._tell, self._keep = tell, keep
+        self._tell, self._keep, self._patience = tell, keep, patience
         self.group = group
         self._front: Callable[[], Any] = _nothing
         self.ended = False
@@ -209,7 +211,8 @@ class Chain:
         blamed = source is self.live
         if blamed and not self._ways_back:
             return False
-        if not (source.in_trial and not self._proven) and not (source.waiting and source.group != self._script):
+        ours = source.group != self._script
+        if not ((source.in_trial or ours) and not self._proven) and not (source.waiting and ours):
             return False
         if self._recipe.iterable and self._handed_out:
             return False  # a stream cannot be asked again for what it has already given
@@ -234,7 +237,7 @@ class Chain:
         doubt, self._doubt = self._doubt, None
         if doubt is None or self.live is None:
             return
-        if type(error) is not doubt.kind:
+        if type(error) is not doubt.kind and why(error) != doubt.reason:
             self._tell(Notice(doubt.failed, self.group, doubt.reason))
             return
         self._feed.give_back(self.live.undelivered())
@@ -272,7 +275,7 @@ class Chain:
             else:
                 reused.user = weakref.ref(self)
                 return reused
-        source = self._mechanism.build(self._recipe, group, self._seeds.now(), self._feed, self._script)
+        source = self._mechanism.build(self._recipe, group, self._seeds.now(), self._feed, self._script, self._patience)
         source.user = weakref.ref(self)
         self._keep(source if group.persistent_workers else None)
         return source

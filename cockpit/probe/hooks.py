@@ -58,6 +58,10 @@ class LoaderHooks:
             self._facts_ns = now
             self.facts_due = True
 
+    def look_now(self) -> None:
+        """Something was rolled back: told with this very batch, for it may be the last."""
+        self.facts_due = True
+
     # ---- DataLoader.__init__ ----
 
     def entering_init(self, loader: Any, *_: Any) -> None:
@@ -174,6 +178,8 @@ class LoaderHooks:
         iterator = stream.iterator()
         attributes = iterator.__dict__
         start = spent
+        if spent > stream.slowest_ns and "_cockpit_samples" not in attributes:
+            stream.slowest_ns = spent
         if stream.batches and error is None:
             start = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
             start += stream.stalled_ns
@@ -192,6 +198,8 @@ class LoaderHooks:
             stream.pending_start += start
         stream.start_ns += start
         if error is not None:
+            if self.facts_due and stream.control is not None:  # the last fetch may have been what failed
+                self._run("swap", self._changes.notices, stream.record, stream.control)
             if isinstance(error, StopIteration):
                 self._used_up(stream, began, now)
             return

@@ -14,7 +14,9 @@ from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
+from .patience import Patience
 from .sources import Gate, MultiSource, Recipe, SingleSource, Source
+from .stuck import StuckWatch
 from .workers import abandon
 
 PRIVATE_NAMES = {
@@ -57,6 +59,8 @@ class Mechanism:
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
         self.torch = torch
         self.clock = clock
+        self.patience_s: float | None = None
+        self.stuck = StuckWatch()
         self.off: str | None = None
         data = torch.utils.data.dataloader
         self.off = missing(data)
@@ -83,14 +87,18 @@ class Mechanism:
         """A generator that nobody but us draws from."""
         return self.torch.Generator()
 
-    def build(self, recipe: Recipe, group: Group, seed: int, feed: Feed, script: Group) -> Any:
+    def patience(self) -> Patience:
+        """For one loader; ``patience_s`` is for those who cannot wait a minute, such as tests."""
+        return Patience(self.patience_s)
+
+    def build(self, recipe: Recipe, group: Group, seed: int, feed: Feed, script: Group, patience: Patience) -> Any:
         """A new source, its workers started and fed. What it raises leaves ``feed`` as it was, and nothing alive.
 
         Under the script's own settings torch's handling of a dying worker stays exactly as it is.
         """
         kind = self.multi if group.num_workers else self.single
         source = kind.__new__(kind)
-        source.prepare(group, seed, feed, recipe, self.gate if group != script else None)
+        source.prepare(group, seed, feed, recipe, self.gate if group != script else None, patience)
         try:
             with Unsaid(self._data):
                 source.__init__(self.view(recipe, group))
@@ -99,6 +107,8 @@ class Mechanism:
             feed.give_back(source.undelivered())
             raise
         source._index_sampler = recipe.index_sampler
+        if group.num_workers and group != script:
+            self.stuck.add(source)
         return source
 
     def view(self, recipe: Recipe, group: Group) -> Any:

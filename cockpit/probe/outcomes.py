@@ -11,6 +11,7 @@ from typing import Any, Callable, NamedTuple
 from .feed import Feed
 from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
+from .patience import GivenUp
 
 
 class Notice(NamedTuple):
@@ -57,6 +58,8 @@ def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str 
 
 def why(error: Exception) -> str:
     """One line about a failure: the last line of what a worker wrote, or the exception itself."""
+    if isinstance(error, GivenUp):
+        return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("Caught "):
         return lines[-1]  # torch wraps what a worker raised; the original stands last

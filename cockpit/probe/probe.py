@@ -23,7 +23,8 @@ from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
 from .link import Link
-from .pulse import Pulse
+from .patience import least_s
+from .pulse import PERIOD_S, Pulse
 from .recorder import Recorder
 from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
@@ -53,6 +54,7 @@ class Probe:
         self.registry = Registry()
         self.mechanism = install_mechanism(torch)
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
+        self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
         self.kernels = Kernels(torch, clock, self.recorder.ident, self._world)
         keep_apart(self.recorder, self.kernels.watch)
@@ -80,7 +82,7 @@ class Probe:
         self._rows_ns = 0
 
     def _control(self, loader: Any) -> LoaderControl:
-        return LoaderControl(self.mechanism, loader)
+        return LoaderControl(self.mechanism, loader, self.hooks.look_now)
 
     def _new_link(self) -> Link:
         return Link(self._environ.get(ENV_SOCKET, ""), self.clock, self.greeting)
@@ -146,6 +148,7 @@ class Probe:
         now = self.clock()
         self._adopt_stray_thread()
         self.asks.tick(now)
+        self.guard.run("swap", self.mechanism.stuck.beat, PERIOD_S)
         reason = self._cannot_change()
         if reason is not None:
             self.asks.give_up(reason)

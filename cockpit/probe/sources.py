@@ -7,18 +7,17 @@ It must draw from nothing that the script can see, and abandoning it must never 
 from __future__ import annotations
 
 from threading import get_ident, main_thread
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 from .feed import Feed
 from .groups import Group
-from .workers import dismiss, facts_of, live_pids, ready_in
+from .patience import GivenUp, Patience
+from .workers import abandon, dismiss, end_in_time, facts_of, live_pids, ready_in
 
 POLL_S = 0.5
 """How long a fetch waits before it looks whether a worker is still alive."""
-PATIENCE_S = 60.0
-"""How long workers that have never given anything are waited for, under settings that are not the script's own. A
-fork can hang for ever on a lock that another thread held, and nobody could undo a change to a training that hangs."""
 
 
 class Gate(NamedTuple):
@@ -62,7 +61,8 @@ class Source:
     ``user`` is the chain, held weakly, that reads from it. ``waiting`` stays true when the wait for the workers
     raised: that is the machinery, not the dataset.
     ``gate``, where set, keeps the workers out of torch's table for SIGCHLD but during our own fetch: the death of
-    one then raises there, and not in whatever the training is doing at that moment.
+    one then raises there, and not in whatever the training is doing at that moment. ``patience`` says when
+    workers that give nothing are given up.
     """
 
     feed: Feed | None
@@ -76,8 +76,10 @@ class Source:
         feed: Feed,
         recipe: Recipe,
         gate: Gate | None,
+        patience: Patience,
     ) -> None:
         self.group, self.seed, self.feed, self.gate = group, seed, feed, gate
+        self.patience = patience
         self.records = not recipe.iterable
         self.batched = bool(recipe.fields["_auto_collation"])
         self.sent: dict[int, Any] = {}
@@ -142,7 +144,9 @@ class SingleSource(Source):
         return index
 
     def fetch(self) -> Any:
+        began_s = monotonic()
         data = self._next_data()  # type: ignore[attr-defined]
+        self.patience.saw(monotonic() - began_s)
         self.count(0)
         return data
 
@@ -164,9 +168,14 @@ class MultiSource(Source):
     _send_idx: int
     _workers: list[Any]
     _workers_status: list[bool]
+    _shutdown: bool
     _worker_pids_set: bool
     _index_sampler: Any
     fruitless_s = 0.0
+    polls = 0
+    polling = False
+    given_up: str | None = None
+    """Why ``StuckWatch`` has ended the workers, where it has; ``polls`` and ``polling`` are what it looks at."""
 
     def _next_index(self) -> Any:
         if self.feed is None:  # nobody's epoch: torch resets it by itself
@@ -231,7 +240,14 @@ class MultiSource(Source):
         dismiss(self)
 
     def close(self) -> None:
-        self._shutdown_workers()  # type: ignore[attr-defined]
+        self._shutdown_workers()
+
+    def _shutdown_workers(self) -> None:
+        # torch waits for ever for its pinning thread, and for a worker that does not mind being told to end; the
+        # script has asked for neither worker, so what does not end in time is ended
+        if self.gate is not None and not self._shutdown and not end_in_time(self):
+            abandon(self, self.gate.leave)
+        super()._shutdown_workers()  # type: ignore[misc]
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter and self.gate is not None:
@@ -248,11 +264,20 @@ class MultiSource(Source):
     def _try_get_data(self, timeout: float = POLL_S) -> tuple[bool, Any]:
         found: tuple[bool, Any] = (False, None)
         while not found[0] and timeout > 0:
-            found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
+            self.polls, self.polling = self.polls + 1, True
+            try:
+                found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
+            finally:
+                self.polling = False
             timeout -= POLL_S
+            if found[0]:
+                self.patience.saw(self.fruitless_s)
+            # counted in polls, not by the clock: a training that was suspended has not waited
             self.fruitless_s = 0.0 if found[0] else self.fruitless_s + POLL_S
-        if not found[0] and not self.delivered and self.gate and self.fruitless_s >= PATIENCE_S:
-            raise RuntimeError("the new workers have given nothing for %.0f s" % self.fruitless_s)
+        # a stream cannot be asked again for what it has given: there is no way back once it has begun
+        may = not found[0] and self.gate and (self.records or not self.delivered)
+        if may and self.patience.is_over(self.fruitless_s):
+            raise GivenUp("the workers have given nothing for %.0f s" % self.fruitless_s)
         return found
 
     def facts(self) -> Group:

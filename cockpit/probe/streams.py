@@ -43,6 +43,7 @@ class Stream:
         "planned", "record",
         "samples",
         "sizes",
+        "slowest_ns",
         "stalled_ns",
         "start_ns",
         "thread",
@@ -62,7 +63,7 @@ class Stream:
         self.change: str | None = None
         self.apart_ns = 0
         self.batches = self.consumed = self.samples = self.unsized = self.first_step = 0
-        self.start_ns = self.stalled_ns = 0
+        self.start_ns = self.stalled_ns = self.slowest_ns = 0
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
         self.pending_at = -1
         self.sizes: deque[int | None] = deque()

@@ -59,10 +59,15 @@ __all__ = [
 
 
 class LoaderControl:
-    """Everything that is done to one DataLoader. Holds it weakly; used by the threads that iterate it."""
+    """Everything that is done to one DataLoader. Holds it weakly; used by the threads that iterate it.
 
-    def __init__(self, mechanism: Mechanism, loader: Any) -> None:
-        self._mechanism = mechanism
+    ``noticed`` is called when there is a notice to take. ``patience.saw`` hears how long batches have taken that
+    torch's own iterators gave.
+    """
+
+    def __init__(self, mechanism: Mechanism, loader: Any, noticed: Callable[[], None] = _nothing) -> None:
+        self._mechanism, self._noticed = mechanism, noticed
+        self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
         self.script = self.in_force = script_group(loader)
         self._limits: Limits = limits_of(mechanism, loader, self.script)
@@ -238,7 +243,10 @@ class LoaderControl:
     def _chain(
         self, recipe: Recipe, feed: Feed, seeds: Seeds, group: Group, before: Group, reused: Any = None
     ) -> Chain:
-        return Chain(self._mechanism, recipe, feed, seeds, self.script, group, before, self._tell, self._keep, reused)
+        return Chain(
+            self._mechanism, recipe, feed, seeds, self.script, group, before, self._tell, self._keep, self.patience,
+            reused,
+        )  # fmt: skip
 
     def _unsure_after(self, recipe: Recipe, read: int = 0) -> int | None:
         return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
@@ -250,6 +258,7 @@ class LoaderControl:
 
     def _tell(self, notice: Notice) -> None:
         self._notices.append(notice)
+        self._noticed()
         self.in_force = notice.in_force
 
     def _keep(self, source: Any) -> None:

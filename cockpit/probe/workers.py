@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal
+import time
 import weakref
 from multiprocessing import connection
 from typing import Any
@@ -17,6 +18,8 @@ from .groups import Group
 
 REAP_S = 0.5
 """How long a killed worker is waited for, so that no zombie stays."""
+ENDING_S = 5.0
+"""How long workers that have been told to end may take in all, as torch grants each of them."""
 DYING_S = 0.2
 """How long a worker that has let go of its pipes may take until it is seen to be dead."""
 
@@ -100,6 +103,26 @@ def dismiss(iterator: Any) -> None:
         line.put(None)
 
 
+def end_in_time(source: Any) -> bool:
+    """Tells the pinning thread and the workers of ``source`` to end; whether they all have, within ``ENDING_S``."""
+    until_s = time.monotonic() + ENDING_S
+    thread = getattr(source, "_pin_memory_thread", None)
+    if thread is not None:  # first: it may be reading a message, which its worker has yet to finish
+        source._pin_memory_thread_done_event.set()
+        source._worker_result_queue.put((None, None))
+        thread.join(ENDING_S)
+        if thread.is_alive():
+            return False
+    dismiss(source)
+    left = {worker.sentinel for worker in source._workers}
+    while left:
+        ended = connection.wait(list(left), timeout=max(0.0, until_s - time.monotonic()))
+        if not ended:
+            return False
+        left.difference_update(ended)
+    return True
+
+
 def abandon(source: Any, forget_pids: Any) -> None:
     """Ends a source whole and at once, half built or not: kills its workers, closes its queues, waits for nothing.
 
@@ -117,11 +140,16 @@ def abandon(source: Any, forget_pids: Any) -> None:
     thread = getattr(source, "_pin_memory_thread", None)
     if thread is not None:
         source._pin_memory_thread_done_event.set()  # it looks every 5 s and holds the result queue until then
+        thread._invoke_excepthook = _nothing_to_say  # the batch that it was reading has lost its worker
     queues = getattr(source, "_index_queues", [])
     for line in itertools.chain(queues, [] if thread else [getattr(source, "_worker_result_queue", None)]):
         if line is not None:
             line.cancel_join_thread()
             line.close()
+
+
+def _nothing_to_say(*_: Any) -> None:
+    """In place of a traceback on the script's stderr: what has happened is told as a change that was rolled back."""
 
 
 def is_about(error: BaseException, iterator: Any) -> bool:
@@ -137,6 +165,9 @@ LIKELY = {signal.SIGKILL: "likely out of memory", signal.SIGBUS: "likely out of 
 
 def obituary(iterator: Any) -> str | None:
     """What became of the worker that has died, or is dying just now, in words; None where none has."""
+    given_up: str | None = getattr(iterator, "given_up", None)
+    if given_up is not None:
+        return given_up
     workers = {worker.sentinel: worker for worker in getattr(iterator, "_workers", ())}
     for sentinel in connection.wait(list(workers), timeout=DYING_S) if workers else ():
         worker: Any = workers[sentinel]

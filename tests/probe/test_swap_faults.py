@@ -30,8 +30,6 @@ from probe import swap_scenes as scenes
 from probe.swap_harness import Harness, children
 from torch.utils.data import DataLoader, get_worker_info
 
-from cockpit.probe import sources
-
 BATCHES = scenes.SIZE // scenes.BATCH
 
 
@@ -318,16 +316,16 @@ def test_a_worker_killed_under_the_scripts_own_settings_is_torchs_to_handle() ->
     assert not harness.notices
 
 
-def test_workers_that_hang_from_their_start_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_hang_from_their_start_are_given_up() -> None:
     class Hangs(scenes.Squares):
         def __getitem__(self, index: int) -> torch.Tensor:
             while get_worker_info() is not None:
                 time.sleep(1)
             return super().__getitem__(index)
 
-    monkeypatch.setattr(sources, "PATIENCE_S", 1.0)
     loader = DataLoader(Hangs(), batch_size=scenes.BATCH)
     with Harness({}, {(0, 2): {"num_workers": 2}}) as harness:
+        harness.mechanism.patience_s = 1.0
         assert serve(loader, 1) == IN_ORDER[:1]
     assert "given nothing for" in harness.notices[0].reason
 
