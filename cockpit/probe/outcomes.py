@@ -56,8 +56,32 @@ def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str 
         return None, why(error)
 
 
+HINTS = (
+    ("No space left on device", "likely out of shared memory (/dev/shm)"),
+    ("unable to resize file </torch_", "likely out of shared memory (/dev/shm)"),
+    ("unable to mmap", "likely out of shared memory (/dev/shm), or of memory"),
+    ("Too many open files", "the limit is ulimit -n"),
+    ("received 0 items of ancdata", "too many open files; the limit is ulimit -n"),
+    ("Cannot re-initialize CUDA in forked subprocess", "the dataset uses CUDA, and forked workers cannot"),
+    ("Cannot allocate memory", "the machine or the job is out of memory"),
+    ("before the current process has finished its bootstrapping", 'the script has no if __name__ == "__main__"'),
+)
+"""What an error's own words do not say, to those who have never met it."""
+LONG = 120
+"""Characters of a reason that fit beside a change; what goes on for longer gives its first sentence."""
+
+
 def why(error: Exception) -> str:
-    """One line about a failure: the last line of what a worker wrote, or the exception itself."""
+    """One line about a failure: the last line of what a worker wrote, or the exception itself, and what it means."""
+    words = _in_one_line(error)
+    hint = next((hint for text, hint in HINTS if text in str(error)), None)
+    if len(words) > LONG:
+        first = words.split(". ")[0]
+        words = first if len(first) <= LONG else first[: LONG - 1] + "…"
+    return words if hint is None else "%s: %s" % (words, hint)
+
+
+def _in_one_line(error: Exception) -> str:
     if isinstance(error, GivenUp):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -25,6 +25,7 @@ FAULTS = os.environ.get("FAULTS", "none").split(",")
 WORKERS = int(os.environ.get("WORKERS", "0"))
 PERSISTENT = bool(os.environ.get("PERSISTENT"))
 WATCHDOG_S = float(os.environ.get("WATCHDOG_S", "0"))
+PINNED = bool(os.environ.get("PINNED"))
 STRIKE_AT = 5
 SIGNALS = {"term": "SIGTERM", "segv": "SIGSEGV", "bus": "SIGBUS", "abort": "SIGABRT"}
 LOCK = threading.Lock()
@@ -71,6 +72,8 @@ def strike_worker(info, index):
         raise KeyError("no such connection in a worker")
     elif fault == "raise-late" and late:
         raise OSError(errno.ESTALE, "stale handle in a worker")
+    elif fault == "raise-late-odd" and late:
+        raise Odd("late.bin", index)
     elif fault == "raise-odd":
         raise Odd("data.bin", index)
     elif fault == "hang-lock":
@@ -177,7 +180,7 @@ def between(step, kept, validation):
         return
     if fault == "kill-all":
         kill(workers())
-    elif fault in ("kill-queued", "message"):
+    elif fault in ("kill-queued", "kill-pinning", "message"):
         time.sleep(0.4)  # by now all that may lie ready does, or the worker stands in the middle of its message
         kill(workers()[:1])
     elif fault == "kill-oldest":
@@ -223,6 +226,16 @@ def end_epoch():
         LOCK.release()
     if fault == "kill-idle":
         kill(workers()[:1])
+    if fault == "kill-all-idle":
+        kill(workers())
+
+
+def give_up():
+    """The script's own watchdog: it has hung."""
+    print("HUNG", flush=True)
+    for pid in workers():
+        os.kill(pid, signal.SIGKILL)
+    os._exit(14)
 
 
 def main():
@@ -230,8 +243,13 @@ def main():
     fault = FAULTS[0]
     if fault == "unpicklable":
         torch.multiprocessing.set_start_method("spawn")
+    if PINNED:  # a device that there is not: pinning is a copy in the thread that pins
+        torch.accelerator.is_available = lambda: True
+        torch.accelerator.current_device_index = lambda: 0
+        torch.accelerator.set_device_index = lambda index: None
+        torch.Tensor.pin_memory = lambda self, device=None: self.clone()
     if WATCHDOG_S:
-        dog = threading.Timer(WATCHDOG_S, lambda: (print("HUNG", flush=True), os._exit(14)))
+        dog = threading.Timer(WATCHDOG_S, give_up)
         dog.daemon = True
         dog.start()
     seed(31)
@@ -239,7 +257,7 @@ def main():
     data = Faulty()
     init = begin_worker
     loader = DataLoader(data, BATCH, shuffle=True, collate_fn=collate, worker_init_fn=init, num_workers=WORKERS,
-                        persistent_workers=PERSISTENT)  # fmt: skip
+                        persistent_workers=PERSISTENT, pin_memory=PINNED)  # fmt: skip
     validation = DataLoader(Numbers(32), BATCH)
     model = Watched()
     optimizer = Optimizer(model.parameters(), lr=0.05, momentum=0.9)
@@ -266,6 +284,6 @@ if __name__ == "__main__":
     try:
         main()
     except Exception as error:
-        words = re.sub(r"\b\d{2,}\b", "N", str(error).strip().splitlines()[-1])
+        words = re.sub(r"\d{2,}", "N", str(error).strip().splitlines()[-1])
         print(f"DIED {type(error).__name__}: {words}", flush=True)
         os._exit(1)
