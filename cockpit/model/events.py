@@ -14,6 +14,7 @@ from typing import Union, get_args
 from .compiled import CompiledSeen
 from .gpu import GpuFigures
 from .knobs import Value
+from .missing import ProbeMissed
 from .ranks import RanksSeen
 
 
@@ -294,6 +295,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    TrainingEnded, EventsDropped,
+    TrainingEnded, EventsDropped, ProbeMissed,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

@@ -32,6 +32,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
 
 from . import compiled, gpu, measure, ranks, trials
@@ -80,7 +81,12 @@ def _gpu(state: State, event: GpuSampled) -> State:
 
 def _probe_connected(state: State, event: ProbeConnected) -> State:
     others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
-    return replace(state, probe="connected", probe_seen_s=event.at_s, torch=event.torch, ranks=(*others, event))
+    seen = replace(state, probe="connected", probe_seen_s=event.at_s, probe_reason=None, torch=event.torch)
+    return replace(seen, ranks=(*others, event))
+
+
+def _probe_missed(state: State, event: ProbeMissed) -> State:
+    return replace(state, probe_reason=event.reason) if state.probe == "waiting" else state
 
 
 def _probe_lost(state: State, event: ProbeLost) -> State:
@@ -182,6 +188,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     MachineSeen: _machine,
     ProbeConnected: _probe_connected,
     ProbeLost: _probe_lost,
+    ProbeMissed: _probe_missed,
     RanksSeen: _team,
     LoadersSeen: _loaders,
     Sampled: _sampled,

@@ -174,6 +174,8 @@ def held_back(state: State) -> list[str]:
         if entry.state in ("refused", "rolled_back") and entry.reason
     ]
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
+    if state.probe_reason is not None:
+        lines.append(f"nothing of it was seen: {state.probe_reason}")
     whole = state.compiled
     if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
         lines.append(f"torch {told}: in no figure of a step or an epoch")

@@ -144,6 +144,7 @@ class Entry:
 class State:
     """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost.
 
+    ``probe_reason``: why no probe has spoken, where that is known.
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
     """
@@ -163,6 +164,7 @@ class State:
     survivors: tuple[str, ...] = ()
     probe: str = "waiting"
     probe_seen_s: float | None = None
+    probe_reason: str | None = None
     torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
     team: RanksSeen | None = None

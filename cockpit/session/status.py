@@ -51,6 +51,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "step": state.step,
         "optimizer_steps": state.optimizer_steps,
         "probe": state.probe,
+        "probe_reason": state.probe_reason,
         "epoch_s": {"now": state.current.epoch_s, "baseline": baseline.epoch_s if baseline else None},
         "samples_per_s": live_rate(state),
         "baseline_samples_per_s": baseline.samples_per_s if baseline else None,

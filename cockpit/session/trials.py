@@ -211,7 +211,8 @@ def why_never(state: State, knobs: Iterable[str]) -> str:
     """Why none of ``knobs`` that were still asked for came into force, now that the training has ended."""
     ended = "the training ended before it could be applied"
     if state.probe == "waiting":
-        return ended + ": nothing of it was seen (no torch, python -I or -E, or PYTHONPATH replaced)"
+        likely = "no torch, python -I or -E, or PYTHONPATH replaced"
+        return f"{ended}: nothing of it was seen ({state.probe_reason or likely})"
     if all(BY_NAME[name].room == "kernel" for name in knobs if name in BY_NAME):
         return ended if state.step else ended + ": no training step was seen in it"
     if not state.loaders:
