@@ -58,6 +58,11 @@ SHOTS = {
 MORE = {
     "early": Shot(scenes.early),
     "wide": Shot(scenes.steady, (200, 60)),
+    "middle": Shot(scenes.steady, (120, 40)),
+    "gpu-80": Shot(scenes.on_a_gpu),
+    "gpu-120": Shot(scenes.on_a_gpu, (120, 40)),
+    "gpu-200": Shot(scenes.on_a_gpu, (200, 60)),
+    "about": Shot(scenes.steady, (120, 40), ("8", "enter")),
     "light": Shot(scenes.steady, keys=("t",)),
     "mono": Shot(scenes.steady, terminal=Terminal(mono=True)),
     "block": Shot(scenes.steady, terminal=Terminal(glyphs="block")),
@@ -65,7 +70,7 @@ MORE = {
     "help": Shot(scenes.steady, keys=("question_mark",)),
     "leave": Shot(scenes.steady, keys=("q",)),
     "save": Shot(scenes.steady, keys=("s",)),
-    "toast": Shot(scenes.steady, keys=("3", "right")),
+    "toast": Shot(scenes.steady, keys=("9", "right")),
 }
 """Not kept, for looking at: named on the command line."""
 

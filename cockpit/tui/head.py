@@ -11,6 +11,7 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.session.activity import BADGES, Activity, activity_of
 from cockpit.session.knobs import training_loaders
+from cockpit.session.ranks import headline
 from cockpit.session.state import Entry, State
 from cockpit.session.status import live_rate
 
@@ -138,10 +139,11 @@ def speed_row(view: View, width: int) -> Row:
     waits = phases.wait_ms / phases.step_ms if phases and phases.wait_ms is not None and phases.step_ms > 0 else None
     better = "text" if gain is None or 0.97 < gain < 1.03 else "better" if gain > 1 else "worse"
     grey = activity_shown(view).word in ("warming", "ended", "lost", "starting")
-    size = 8
+    size, whose = 8, headline(state)
     runs: list[Run] = [
         (rate(now, size), "dim" if grey else "bold text"),
         (" samples/s", "dim"),
+        (f" {whose}" if whose else "", "text"),
         ("  baseline ", "dim"),
         (rate(base).ljust(6), "text"),
         (" since start ", "dim"),
@@ -158,7 +160,7 @@ def speed_row(view: View, width: int) -> Row:
             [*runs, *wait, (" of a step", "dim"), ("   epoch " if took else "", "dim"), (took, "text")],
             [*runs, *wait, (" of a step", "dim")],
             [*runs, *wait],
-            [runs[0], (" samples/s ", "dim"), runs[5], *wait],
+            [runs[0], (" samples/s ", "dim"), runs[-1], *wait],
         ),
         width,
     )
@@ -174,7 +176,7 @@ def change_row(view: View, width: int) -> Row:
     if entry.before_samples_per_s is not None and entry.after_samples_per_s is not None:
         arrow = view.glyphs.arrow
         rates = [(f"  {rate(entry.before_samples_per_s)}{arrow}{rate(entry.after_samples_per_s)}", "text")]
-    words = knobs_of(entry, view.glyphs)
+    words = knobs_of(entry, view)
     for lead, tail in (
         (" last change ", [*figures, *rates, *steps]),
         (" last ", [*figures, *rates, *steps]),

@@ -1,6 +1,6 @@
 """The two lines under the chart: the cores that this job really has, and the loader's workers and queue. Pure.
 
-Called by the frame. The only place that says GPU, and only that none was found.
+Called by the frame; with several ranks a third line says how each of them fares. What is told of the GPU is in ``gpu``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import math
 from collections.abc import Sequence
 
 from cockpit.model.events import Sampled
+from cockpit.model.ranks import RankInfo
 from cockpit.session.knobs import training_loaders
 from cockpit.session.state import State
 
 from .clean import clean
-from .format import cores
+from .footer import wrapped
+from .format import cores, rate, seconds
 from .glyphs import Glyphs
 from .rows import Row, Run, cut, fit, spread, width_of
 from .view import View
@@ -69,8 +71,8 @@ def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:
 def loader_row(view: View, width: int, label: int) -> Row:
     """The training loader: where the script made it, its workers, what is ready, how long an epoch takes to start."""
     state = view.known
-    gpu = no_gpu_words(state)
-    right: list[Run] = [(gpu, "dim")] if gpu else []
+    told = compile_words(state) or no_gpu_words(state)
+    right: list[Run] = [(told, "dim")] if told else []
     if state.events_dropped:
         right = [(f"{state.events_dropped} messages lost ", "alarm"), *right]
     left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
@@ -105,11 +107,52 @@ def no_gpu_words(state: State) -> str:
     return "no GPU found" if state.machine is not None and not state.machine.gpus and not uses_one else ""
 
 
+PROBE_WORDS = 64
+"""Columns of the reason why nothing is heard, where a chart would stand."""
+
+
+def compile_words(state: State) -> str:
+    """What compiling has cost so far, apart from every step; empty where nothing was compiled."""
+    found = state.compiled
+    if found is None or not found.graphs:
+        return ""
+    graphs = f"compiled {found.graphs} graph{'' if found.graphs == 1 else 's'}"
+    took = "" if found.total_s is None else f" in {seconds(found.total_s)}"
+    return f"{graphs}{took}" + (f", {found.recompiles} of them again" if found.recompiles else "")
+
+
+def ranks_rows(view: View, width: int, label: int, at_most: int) -> list[Row]:
+    """How each rank fares, in one row: the slowest first where not all of them fit; none for a training alone."""
+    team = view.known.team
+    if team is None or len(team.ranks) < 2 or at_most <= 0 or view.known.ended_s is not None:
+        return []
+    left: list[Run] = [("ranks".ljust(label), "dim")]
+    for at, one in enumerate(sorted(team.ranks, key=lambda one: (one.alive, one.samples_per_s or 0.0, one.rank))):
+        between: list[Run] = [(f" {view.glyphs.dot} ", "faint")] if at else []
+        rest = len(team.ranks) - at
+        words: list[Run] = [(f"{one.rank} ", "dim"), *_rank_runs(one)]
+        more: list[Run] = [(f" and {rest} more", "dim")]
+        if width_of([*left, *between, *words]) + (width_of(more) if rest > 1 else 0) > width:
+            left += more
+            break
+        left += [*between, *words]
+    return [fit(left, width)]
+
+
+def _rank_runs(one: RankInfo) -> list[Run]:
+    if not one.alive:
+        return [("gone", "alarm")]
+    waits = "" if one.wait_ms is None else f" waits {one.wait_ms:.0f} ms"
+    return [(rate(one.samples_per_s), "text"), (f"/s{waits}", "dim")]
+
+
 def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:
     """Likely reasons why nothing is heard from the training; empty while it is too early, or something is heard."""
     began = state.started_s
     if state.probe != "waiting" or state.phase != "running" or began is None or now_s - began < expected_s:
         return []
+    if state.probe_reason:
+        return ["Nothing heard from the training yet:", *wrapped(clean(state.probe_reason), PROBE_WORDS)]
     return [
         "Nothing heard from the training yet. Likely reasons:",
         "- it has not imported torch yet",
