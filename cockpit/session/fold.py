@@ -135,7 +135,8 @@ def _block(state: State, event: BlockMeasured) -> State:
 def _epoch(state: State, event: EpochEnded) -> State:
     # an epoch in whose middle something changed is nobody's
     current = replace(state.current, epoch_s=event.wall_s) if event.whole else state.current
-    return replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
+    state = replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
+    return trials.epoch_over(state, event)
 
 
 def _baseline(state: State, event: BaselineSet) -> State:
@@ -173,6 +174,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         ended_s=event.at_s,
         ranks=(),
         team=ranks.at_rest(state.team),
+        step=ranks.last_step(state),
         gpu=gpu.at_rest(state.gpu),
     )
     return trials.close_pending(ended, event.at_s)

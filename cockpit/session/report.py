@@ -71,7 +71,7 @@ def best_entry(state: State) -> Entry | None:
 def text_of(state: State, now_s: float) -> list[str]:
     """The report as lines of text."""
     lines = [headline(state, now_s), ""]
-    if found := ranks.lines(state):
+    if found := ranks.lines(state, now_s):
         lines += ["Ranks", *[f"  {line}" for line in found], ""]
     lines += ["Tried"]
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]

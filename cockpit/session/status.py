@@ -12,7 +12,7 @@ from cockpit.model.names import SCHEMA
 
 from . import compiled, ranks
 from .activity import activity_of
-from .gpu import gpus_of
+from .gpu import gpus_of, uses_gpu
 from .knobs import knob_rows, training_loaders
 from .measure import phases_of
 from .state import Entry, State
@@ -83,12 +83,13 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "ledger": [ledger_line(entry) for entry in state.ledger],
         "findings": [],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
-        "ranks": ranks.rows(state, phases.wait_ms if phases else None, live_rate(state)),
+        "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),
         "machine": {
             "cpus_usable": state.machine.cpus_usable if state.machine else None,
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
             "gpus": gpus_of(state, now_s),
+            "uses_gpu": uses_gpu(state),
             "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,
