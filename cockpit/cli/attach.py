@@ -9,6 +9,7 @@ from cockpit.model.errors import CockpitError
 from . import headless
 from .run import has_terminal, show
 from .runs import STATE_DIR, find, has_ended, name_in, revive_to_show
+from .screen_words import SCREEN_OPTIONS, look_of
 from .verbs import Verb
 from .words import Option, Words
 
@@ -16,6 +17,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--headless", "no screen: progress to stderr, the report to stdout"),
     Option("--json", "no screen: stdout holds the report as one JSON object"),
     Option("--quiet", "no progress lines"),
+    *SCREEN_OPTIONS,
     STATE_DIR,
 )
 
@@ -25,12 +27,12 @@ def call(verb: Verb, words: Words) -> int:
 
     Raises CockpitError where nothing is left to follow.
     """
-    run = find(name_in(verb, words), words)
+    look, run = look_of(words), find(name_in(verb, words), words)
     asked = words.has("--headless") or words.has("--json")
     if not asked and has_terminal():
         over = has_ended(run)
         revive_to_show(run)
-        status = show(run)
+        status = show(run, look)
         # only who has seen a training end is told how by the exit status: looking at an old one is fine
         return 0 if over else status
     if has_ended(run):
