@@ -121,7 +121,8 @@ def _from_start_word(state: State, name: str, value: Value, reports: list[KnobRe
         # told from the first step on; nothing found yet: the model has not been called since
         over = bool(reports) and all(report.in_force is not None for report in reports)
     else:
-        over = bool(reports) and _has_begun(training_loaders(state))
+        waits = any(report.asked is not None for report in reports)
+        over = bool(reports) and _has_begun(training_loaders(state)) and not waits
     over = over or any(not report.can for report in reports) or state.phase in ("ended", "lost")
     return "refused" if over else "queued"
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
-from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
-from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
+from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
+from cockpit.model.knobs import BATCH_KNOBS, BY_NAME, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -132,7 +132,8 @@ def _mark_superseded(state: State) -> State:
     other = entry_of(state, state.current.change)
     if other is None or other.state != "settling":
         return state
-    return with_entry(state, replace(other, state="kept", verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
+    word = "kept" if other.epoch_over or not needs_epoch(other) else "settling"
+    return with_entry(state, replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:
@@ -166,22 +167,49 @@ def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
 
 def judge(state: State, block: BlockMeasured) -> State:
     """Renew the comparison of the change that this block was measured under."""
-    segment, before = state.current, state.previous
+    segment = state.current
     entry = entry_of(state, segment.change) if segment.change else None
-    if entry is None or block.change != segment.change or before is None or not is_due(segment):
+    if entry is None or block.change != segment.change or not is_due(segment):
+        return state
+    return _judged(state, entry, block.at_s, block.steps)
+
+
+def epoch_over(state: State, event: EpochEnded) -> State:
+    """A whole epoch has passed: a batch size under which it was seen to its end may be kept now."""
+    for entry in state.ledger:
+        meant = needs_epoch(entry) and entry.loader in (None, event.loader)
+        if entry.state == "settling" and meant and not entry.epoch_over:
+            entry = replace(entry, epoch_over=True)
+            state = with_entry(state, entry)
+            if state.current.change == entry.id:
+                state = _judged(state, entry, event.at_s, 0)
+            else:  # another has landed on top of it meanwhile: no more windows of it alone will come
+                state = with_entry(state, replace(entry, state="kept", state_s=event.at_s))
+    return state
+
+
+def needs_epoch(entry: Entry) -> bool:
+    """Whether only a whole epoch shows that the change may stay."""
+    return any(name in BATCH_KNOBS for name in entry.asked)
+
+
+def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
+    segment, before = state.current, state.previous
+    if before is None:
         return state
     capacity = max(segment.capacity, before.capacity)
     ours = windows_of(segment, capacity)[: POLICY.windows_after_most]
     theirs = windows_of(before, capacity)
     delta = compare(theirs, ours)
-    settled = min(entry.settled_steps + block.steps, entry.settle_steps)
-    kept = entry.state == "settling" and len(ours) >= POLICY.windows_kept
+    settled = min(entry.settled_steps + steps, entry.settle_steps)
+    proven = entry.epoch_over or not needs_epoch(entry)
+    kept = entry.state == "settling" and proven and len(ours) >= POLICY.windows_kept
     return with_entry(
         state,
         replace(
             entry,
             state="kept" if kept else entry.state,
-            state_s=block.at_s if kept else entry.state_s,
+            state_s=at_s if kept else entry.state_s,
             settled_steps=entry.settle_steps if kept else settled,
             before_samples_per_s=rate(theirs),
             before_windows=len(theirs),
