@@ -13,7 +13,7 @@ from cockpit.model.gpu import GpuFigures
 from .clean import clean
 from .format import NOTHING, known, share
 from .gpu import amount, gpu_rows, name_of, source_of, throttled_runs
-from .rows import BLANK, Row, Run, cells, cut, fit, spread, width_of
+from .rows import BLANK, Row, Run, cut, fit, spread, width_of
 from .view import View
 
 ROWS = 3
@@ -24,12 +24,13 @@ LEFT, RIGHT = (14, 13), (7, 17)
 
 @dataclass(frozen=True)
 class Gauge:
-    """A figure with its bar: ``full`` 0..1 (None: no bar), and the words at its right."""
+    """A figure with its bar: ``full`` 0..1 (None: no bar), and the words at its right in their ``style``."""
 
     name: str
     full: float | None
     words: str
-    style: str = "dim"
+    style: str = "text"
+    bar: str = "dim"
 
 
 def card_rows(view: View, width: int, at_most: int) -> list[Row]:
@@ -86,52 +87,34 @@ def _gauges(device: GpuFigures) -> list[Gauge]:
     """The four figures with limits, always in the same places."""
     active = device.kernel_active_share
     return [
-        _gauge(device, "kernel active", active, 1.0, share(active) if active is not None else "", "utilisation"),
-        _gauge(
-            device,
-            "memory",
-            device.memory_used_bytes,
-            device.memory_total_bytes,
-            amount(device.memory_used_bytes, device.memory_total_bytes, "GiB", 2.0**30),
-            "memory",
-        ),
-        _gauge(
-            device,
-            "power",
-            device.power_w,
-            device.power_limit_w,
-            amount(device.power_w, device.power_limit_w, "W", 1.0),
-            "power",
-        ),
-        _gauge(
-            device,
-            "clock",
-            device.sm_clock_mhz,
-            device.sm_clock_max_mhz,
-            amount(device.sm_clock_mhz, device.sm_clock_max_mhz, "MHz", 1.0),
-            "clock",
-        ),
+        _gauge(device, "kernel active", "utilisation", active, 1.0, "", 1.0),
+        _gauge(device, "memory", "memory", device.memory_used_bytes, device.memory_total_bytes, "GiB", 2.0**30),
+        _gauge(device, "power", "power", device.power_w, device.power_limit_w, "W", 1.0),
+        _gauge(device, "clock", "clock", device.sm_clock_mhz, device.sm_clock_max_mhz, "MHz", 1.0),
     ]
 
 
-def _gauge(device: GpuFigures, name: str, value: float | None, limit: float | None, words: str, metric: str) -> Gauge:
-    full = value / limit if value is not None and known(value) and limit is not None and limit > 0 else None
-    reason = (device.missing or {}).get(metric)
-    return Gauge(name, full, words or (clean(reason) if reason else NOTHING), "model" if limit == 1.0 else "dim")
+def _gauge(
+    device: GpuFigures, name: str, metric: str, value: float | None, limit: float | None, unit: str, by: float
+) -> Gauge:
+    if value is None or not known(value):
+        reason = clean((device.missing or {}).get(metric) or "")
+        return Gauge(name, None, reason if reason.startswith("N/A") else f"N/A, {reason}" if reason else NOTHING, "dim")
+    full = value / limit if limit is not None and known(limit) and limit > 0 else None
+    if not unit:  # a share, and the figure that the eye is to find first
+        return Gauge(name, full, share(value), bar="model")
+    return Gauge(name, full, amount(value, limit, unit, by))
 
 
 def _drawn(view: View, gauge: Gauge, width: int, name: int, figure: int) -> list[Run]:
     glyphs = view.glyphs
-    room = width - name - figure - 1
-    done = 0 if gauge.full is None else round(max(0, room) * max(0.0, min(1.0, gauge.full)))
-    if gauge.full is not None and gauge.full > 0.0 and room > 0:
-        done = max(1, done)
-    rest = (glyphs.rest if glyphs.plain else glyphs.bar) if gauge.full is not None else " "
-    words = cut(gauge.words, figure)
-    runs: list[Run] = [
-        (cut(gauge.name, name).ljust(name), "dim"),
-        (glyphs.bar * done, gauge.style),
-        (rest * max(0, room - done), "line"),
-        (" " + " " * (figure - cells(words)) + words, "text" if gauge.full is not None else "dim"),
-    ]
-    return list(fit(runs, max(0, width)))
+    room = max(0, width - name - figure - 1)
+    label: Run = (cut(gauge.name, name).ljust(name), "dim")
+    if gauge.full is None:  # the words have the place of the bar too
+        words = cut(gauge.words, figure + room)
+        return list(fit([label, (words.rjust(figure + room + 1), gauge.style)], max(0, width)))
+    done = round(room * max(0.0, min(1.0, gauge.full)))
+    done = max(1, done) if gauge.full > 0.0 and room else done
+    rest = glyphs.rest if glyphs.plain else glyphs.bar
+    bar: list[Run] = [(glyphs.bar * done, gauge.bar), (rest * (room - done), "line")]
+    return list(fit([label, *bar, (f" {cut(gauge.words, figure).rjust(figure)}", gauge.style)], max(0, width)))
