@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.screen import ModalScreen
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 
 class Find(ModalScreen[str]):
@@ -20,26 +21,27 @@ class Find(ModalScreen[str]):
 
     CSS = """
     Find { align: left bottom; background: transparent; }
-    Find Input { width: 1fr; height: 1; border: none; padding: 0 1; background: #22303d; color: #d7dde5; }
-    Find Input.mono { background: ansi_default; color: ansi_default; text-style: reverse; }
+    Find Horizontal { height: 1; padding: 0 1; background: #22303d; }
+    Find Static { width: 2; color: #56B4E9; text-style: bold; background: #22303d; }
+    Find Input { width: 1fr; height: 1; border: none; padding: 0; background: #22303d; color: #d7dde5; }
+    Find .light, Find .light Static { background: #d6e6f3; color: #1d2228; }
+    Find .mono, Find .mono Static { background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "as it was", show=False, priority=True),
     ]
 
-    def __init__(self, before: str, typed: Callable[[str], None], mono: bool) -> None:
+    def __init__(self, before: str, typed: Callable[[str], None], look: str, mono: bool) -> None:
         super().__init__()
-        self._before, self._typed, self._mono = before, typed, mono
+        self._before, self._typed, self._look, self._mono = before, typed, look, mono
 
     def compose(self) -> ComposeResult:
         """One line."""
-        yield Input(
-            self._before,
-            placeholder="find in the output: enter keeps it, n and N jump, esc leaves it",
-            compact=True,
-            select_on_focus=True,
-            classes="mono" if self._mono else "",
-        )
+        classes = "mono" if self._mono else self._look
+        words = "find in the output: enter keeps it, n and N jump, esc leaves it"
+        with Horizontal(classes=classes):
+            yield Static("/")
+            yield Input(self._before, placeholder=words, compact=True, select_on_focus=True, classes=classes)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Mark it at once."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cockpit.session.measure import scaled_to
+
 from .bars import bar_row, legend
 from .card import card_rows
 from .charts import charts
@@ -20,7 +22,7 @@ from .machine import cores_row, loader_row, ranks_rows
 from .now import old, phases_before, phases_now
 from .output import log_rows, output_rows
 from .plan import LABEL, Plan, plan_for
-from .rows import BLANK, Row, Run, beside, faded, fit, row
+from .rows import BLANK, Row, Run, beside, faded, fit, row, spread, width_of
 from .settings import hint_rows, settings_rows
 from .trials import trials_rows
 from .view import View
@@ -134,10 +136,13 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
     """Where a step's time goes: baseline where there is room, before the last change, and now, on one scale."""
     if not plan.bars:
         return []
-    state, letters = view.known, view.mono
-    shown = {"before": phases_before(state), "now": phases_now(state)}
+    state, letters, now = view.known, view.mono, phases_now(view.known)
+    measured = {"before": phases_before(state), "now": now}
     if plan.baseline:
-        shown = {"baseline": state.baseline.phases if state.baseline else None, **shown}
+        measured = {"baseline": state.baseline.phases if state.baseline else None, **measured}
+    # batches of two sizes: every bar is as long as a step of as many samples as it has now would have been
+    samples = now.samples if now is not None else None
+    shown = {name: scaled_to(phases, samples) if phases else None for name, phases in measured.items()}
     longest = max([phases.step_ms for phases in shown.values() if phases is not None] or [0.0])
     empty = {
         "baseline": "after the first full window",
@@ -145,4 +150,9 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
         "now": "no step measured yet under these settings",
     }
     rows = [bar_row(name, phases, width, LABEL + 1, longest, letters, empty[name]) for name, phases in shown.items()]
-    return [*rows, legend(shown, width, LABEL + 1, view.glyphs, letters)]
+    colours = legend(shown, width, LABEL + 1, view.glyphs, letters)
+    if shown != measured and samples:
+        note: Row = ((f"for a step of {samples:.0f} samples", "dim"),)
+        used = width_of(colours) - len(colours[-1][0]) + len(colours[-1][0].rstrip())
+        colours = spread(colours, note, width) if used + width_of(note) < width else fit([*note], width)
+    return [*rows, colours]

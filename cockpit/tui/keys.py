@@ -137,7 +137,7 @@ class Keys:
             app.paint()
 
         app.open_output()
-        app.push_screen(Find(before.pattern, typed, app.mono), closed)
+        app.push_screen(Find(before.pattern, typed, app.look, app.mono), closed)
 
     def next(self) -> None:
         """The next line that holds what is looked for."""

@@ -48,7 +48,9 @@ def _heading(view: View, start: int, shown: int, width: int) -> Row:
     below = total - start - shown
     of = f"the newest {count(total)}" if view.older else count(total)
     where = f"lines {count(start + 1)}-{count(start + shown)} of {of}" if shown else ""
-    state: Run = ("  following", "better") if reading.top is None else (f"  {count(below)} more below", "worse")
+    state: Run = ("  following", "better")
+    if reading.top is not None:
+        state = (f"  {count(below)} more below", "worse") if below else ("  not following", "dim")
     left: list[Run] = [(" OUTPUT", "bold text"), (f"  {where}", "dim"), state]
     if reading.shift:
         left.append((f"  from column {reading.shift + 1}", "dim"))
@@ -109,5 +111,5 @@ def _cut_left(runs: list[Run], columns: int) -> list[Run]:
 def footer_words(view: View) -> list[tuple[str, str]]:
     """The keys of this page, as the footer shows them."""
     words = {"up": "↑↓", "next": "n N"}
-    short = {"up": "scroll", "follow": "follow", "find": "find", "next": "next, one before", "close": "back"}
+    short = {"up": "scroll", "follow": "follow", "find": "find", "next": "next, previous", "close": "back"}
     return [(words.get(name, BY_NAME[name].shown), short[name]) for name in FOOTER]

@@ -27,6 +27,7 @@ from cockpit.model.events import (
 )
 from cockpit.model.gpu import GpuFigures
 from cockpit.model.knobs import Value
+from cockpit.model.ranks import RankInfo, RanksSeen
 from cockpit.session.fold import fold_all
 from cockpit.session.state import State
 
@@ -237,6 +238,13 @@ def on_a_gpu(until_s: float = 128.0) -> tuple[State, float]:
     at = {38.0: {"num_workers": 2}, 72.0: {"num_workers": 4}, 104.0: {"autocast": "bf16"}}
     events = list(Script(at, gpu=True).events(until_s))
     return fold_all(events), events[-1].at_s + 0.2
+
+
+def two_ranks(until_s: float = 128.0) -> tuple[State, float]:
+    """The same on two ranks, of which the other one is the slower."""
+    state, now_s = steady(until_s)
+    ranks = (RankInfo(0, 4711, state.step, 0.6, 1004.0), RankInfo(1, 4712, state.step, 3.4, 981.0))
+    return fold_all([RanksSeen(state.at_s, ranks, 2)], state), now_s
 
 
 def early(until_s: float = 9.0) -> tuple[State, float]:

@@ -102,7 +102,7 @@ def test_the_picture_of_a_tuned_run() -> None:
     assert "◆num_workers 0→2 " in rows[6] and "◆num_workers 2→4 " in rows[6]
     assert rows[3].startswith("MODEL  89%│") and rows[9].startswith("CPU    77%│")
     assert rows[10].endswith("2.9 of 4 busy: main 0.9 workers 1.9 others 0.0 rest 0.1")
-    assert rows[11] == "loader     train.py:41 · 4 workers · 8/8 ready · start 61 ms        no GPU found"
+    assert rows[11] == "loader     train.py:41 · 4 workers · 8/8 ready · start 61 ms       no GPU in use"
     assert "data wait 38%" in rows[12] and rows[12].endswith("23.4 ms")
     assert "backward 52%" in rows[13] and rows[13].endswith("16.0 ms")
     assert rows[16].startswith("▸1 num_workers       4 ‹ ›")
@@ -130,7 +130,7 @@ def test_only_one_line_says_gpu() -> None:
     for size in [(80, 24), (120, 40), (200, 60)]:
         rows = drawn(*scenes.steady(), *size)
         assert [row for row in rows if "GPU" in row or "gpu" in row.lower()] == [
-            row for row in rows if "no GPU found" in row
+            row for row in rows if "no GPU in use" in row or "uses no GPU" in row
         ]
         assert sum("GPU" in row for row in rows) == 1
 
