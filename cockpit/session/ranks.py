@@ -82,6 +82,8 @@ def rows(state: State, now_s: float, wait_ms: float | None, samples_per_s: float
     """
     team = state.team
     own = {"step": state.step, "wait_ms": wait_ms, "samples_per_s": samples_per_s}
+    if state.ended_s is not None:
+        own = {"step": state.step}
     if team is None:
         alone = len(state.ranks) == 1
         return [_row(rank.rank, rank.pid, own if alone else {}) for rank in state.ranks]
