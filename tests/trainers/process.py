@@ -27,10 +27,11 @@ def train(weights):
             seen += len(x)
             print(f"epoch {epoch} step {step} loss {loss.item()!r}", flush=True)
         samples.append(seen)
-        torch.save(model.state_dict(), weights)
-        evaluator = multiprocessing.get_context(METHOD).Process(target=evaluate, args=(weights,))
-        evaluator.start()
-        evaluator.join()
+        if epoch == 0:
+            torch.save(model.state_dict(), weights)
+            evaluator = multiprocessing.get_context(METHOD).Process(target=evaluate, args=(weights,))
+            evaluator.start()
+            evaluator.join()
     finish(model, samples=samples)
 
 
