@@ -77,6 +77,7 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
         line = json.loads(waited.stdout)
         assert waited.returncode == 0 and line["outcome"] == "kept" and line["change"]["num_workers"] == [0, 2]
         assert line["after"]["samples_per_s"] > 1.5 * line["before"]["samples_per_s"]
+        assert line["knobs"] == {"num_workers": {"asked": 2, "in_force": 2, "reason": None, "note": None}}
         assert status(state_dir)["knobs"]["num_workers"]["in_force"] == 2
 
         file = state_dir / "cockpit.toml"
