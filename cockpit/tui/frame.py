@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cockpit.model.knobs import KNOBS
 from cockpit.session.measure import scaled_to
 
 from .bars import bar_row, legend
@@ -38,7 +39,7 @@ def frame(view: View, width: int, height: int) -> list[Row]:
     """The picture: ``height`` rows of ``width`` columns each."""
     if width <= 0 or height <= 0:
         return []
-    plan = plan_for(width, height, len(view.knobs))
+    plan = plan_for(width, height, len(KNOBS))
     found = [one_line(view, width)] if plan is None else _whole(view, plan, width, height)
     found = [fit(each, width) for each in found[:height]]
     found += [fit(BLANK, width)] * (height - len(found))

@@ -33,7 +33,9 @@ def settings_rows(view: View, width: int, most: int) -> list[Row]:
         (" next", "dim"),
         (place.rjust(max(0, min(width, 38) - 27)), "faint"),
     )
-    return [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
+    rows = [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
+    # knobs of the whole training are told a moment later: nothing below may move then
+    return [*rows, *([fit((), width)] * (most + 1 - len(rows)))]
 
 
 def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
@@ -63,7 +65,8 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
     if following is not None and following != knob.in_force:
         word = "asked" if knob.name in view.wanted else "applying" if knob.state == "applying" else "queued"
         into = value_words(following, knob.script)
-        return [(f"{glyphs.arrow}{into}".ljust(5), "bold worse"), (f" {word}", "worse")]
+        moves = f"{glyphs.arrow}{into}".ljust(5)
+        return [(moves, "bold worse"), (f" {word}" if cells(moves) + cells(word) < room else "", "worse")]
     if knob.state == "refused" and knob.asked is not None:
         return [(f"{value_words(knob.asked, knob.script)} refused", "alarm")]
     if not knob.can:
