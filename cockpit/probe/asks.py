@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ..model.errors import CockpitError
-from ..model.knobs import KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
+from ..model.knobs import BATCH_KNOBS, KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
 from .groups import Refused
 from .recorder import Recorder
 from .streams import TRAIN, UNKNOWN, LoaderRecord
+
+OF_LOADERS = LOADER_KNOBS + BATCH_KNOBS
+"""Knobs of single loaders, in whichever room."""
 
 
 class Ask:
@@ -42,12 +45,26 @@ class Ask:
         self.capacity = 0
         self.last: dict[str, Any] | None = None
 
+    @property
+    def group_knobs(self) -> dict[str, Value]:
+        """Those of the coupled loader group."""
+        return of_group(self.knobs)
+
+
+def of_group(knobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The knobs of the coupled loader group alone."""
+    return {name: value for name, value in knobs.items() if name in LOADER_KNOBS}
+
 
 class Asks:
     """All asks of this process by id; ``waiting`` are those that some loader has still to take."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self.foresee: Callable[[Ask], None] = lambda ask: None
+        """Raises Refused where it is known already that an ask will be."""
+        self.news = False
+        """Set when there is more or less waiting than before."""
         self.said: deque[dict[str, Any]] = deque()
         """Messages for the engine, oldest first."""
         self.restart()
@@ -74,7 +91,7 @@ class Asks:
             self._take(ask)
 
     @staticmethod
-    def _sound(knobs: Mapping[str, Any], known: tuple[str, ...] = LOADER_KNOBS) -> dict[str, Value]:
+    def _sound(knobs: Mapping[str, Any], known: tuple[str, ...] = OF_LOADERS) -> dict[str, Value]:
         return {name: check_value(name, value) for name, value in knobs.items() if name in known}
 
     def receive(self, message: Mapping[str, Any]) -> None:
@@ -94,17 +111,19 @@ class Asks:
         self.by_id[ask.id] = ask
         try:
             checked = {name: check_value(name, value) for name, value in ask.knobs.items()}
-            unfit = [name for name in checked if name not in LOADER_KNOBS + KERNEL_KNOBS]
+            unfit = [name for name in checked if name not in OF_LOADERS + KERNEL_KNOBS]
             if unfit or not checked:
                 raise Refused("%s cannot be changed in a running training" % ", ".join(unfit or ["nothing"]))
-            ask.knobs = {name: value for name, value in checked.items() if name in LOADER_KNOBS}
+            ask.knobs = {name: value for name, value in checked.items() if name in OF_LOADERS}
             ask.kernels = {name: value for name, value in checked.items() if name in KERNEL_KNOBS}
             if ask.kernels and ask.loader is not None:
                 raise Refused("%s is no setting of one loader: ask without naming one" % ", ".join(ask.kernels))
+            self.foresee(ask)
         except CockpitError as error:
             self.move(ask, "refused", str(error))
             return
         self.waiting.append(ask)
+        self.news = True
         self.look_ahead()
 
     def look_ahead(self, again: bool = False) -> None:
@@ -163,6 +182,7 @@ class Asks:
         ask.state = state
         if state in ("dropped", "refused", "rolled_back"):
             self.forget(ask)
+            self.news = True
         ask.last = {
             "m": "change", "id": ask.id, "state": state, "step": self._recorder.steps,
             "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,

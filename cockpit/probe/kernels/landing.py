@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
 from .control import Kernels, Row
@@ -25,6 +26,7 @@ class Landing:
         self._asks = asks
         self.kernels = kernels
         self._pending: list[Any] = []
+        self._back: dict[str, Any] = {}
         self._settling: deque[tuple[Any, int]] = deque()
         self._last: list[Any] = []
         self._reasons: dict[str, str] = {}
@@ -50,7 +52,7 @@ class Landing:
     @property
     def waits(self) -> bool:
         """Whether the end of the next step matters here."""
-        return bool(self._settling or self._pending or self._asks.kernel_set or self._alone())
+        return bool(self._settling or self._pending or self._back or self._asks.kernel_set or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
@@ -64,7 +66,8 @@ class Landing:
         """A step has ended, in the training's thread."""
         self._tell_settled()
         start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
-        for name, value in start.items():
+        back, self._back = self._back, {}
+        for name, value in (*start.items(), *back.items()):
             try:
                 self.kernels.land({name: value})
             except Refused as error:
@@ -117,6 +120,14 @@ class Landing:
             ask.before.setdefault(name, before.get(name))
         self._last.append(ask)
         self._settling.append((ask, self._recorder.steps))
+
+    def take_back(self, ask: Any) -> None:
+        """The loader part of ``ask`` was rolled back: its kernel part goes back too, when the next step ends."""
+        ridden = {name: ask.before[name] for name in ask.kernels if name in ask.before}
+        if ridden:
+            self._back.update({name: SCRIPT if value is None else value for name, value in ridden.items()})
+            self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
+            self._recorder.awaited = True
 
     # ---- what was found ----
 
