@@ -206,7 +206,8 @@ def test_verbs_reach_every_rank(tmp_path: Path) -> None:
             wait_until(lambda value=value: status(tmp_path)["knobs"]["num_workers"]["in_force"] == value, verb, 60)
         stopped = ask(tmp_path, "stop", "it", timeout_s=120)
         assert stopped.returncode == 0, stopped.stderr
-    assert logs(tmp_path).count(b" saves\n") == 2, "each rank had its grace"
+    # a forked worker has the script's handler too, so there may be more
+    assert {b"rank 0 saves", b"rank 1 saves"} <= set(logs(tmp_path).splitlines()), "each rank had its grace"
 
 
 @pytest.mark.long
