@@ -160,6 +160,7 @@ def speed_row(view: View, width: int) -> Row:
             [*runs, *wait, (" of a step", "dim"), ("   epoch " if took else "", "dim"), (took, "text")],
             [*runs, *wait, (" of a step", "dim")],
             [*runs, *wait],
+            [*runs, (" wait ", "dim"), wait[1]],
             [runs[0], (" samples/s ", "dim"), runs[-1], *wait],
         ),
         width,
