@@ -17,8 +17,9 @@ from .asks import Ask, Asks
 from .groups import Group, Refused
 from .kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
 from .recorder import Recorder
+from .registry import Registry
 from .schedules import Schedules
-from .streams import OTHER, TRAIN, LoaderRecord, Registry, Stream
+from .streams import OTHER, TRAIN, LoaderRecord, Stream
 
 BATCH = "batch_size"
 SURE_STEPS = 3

@@ -16,8 +16,9 @@ from .batching import BATCH, Batching, NotYet
 from .groups import Group, Refused, script_group
 from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
+from .registry import Registry
 from .rollbacks import Rollbacks
-from .streams import OTHER, LoaderRecord, Registry, Stream
+from .streams import OTHER, LoaderRecord, Stream
 
 
 class Changes:

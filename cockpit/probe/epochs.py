@@ -11,8 +11,9 @@ from collections import deque
 from typing import Any
 
 from .recorder import Recorder
+from .registry import Registry
 from .roles import Roles
-from .streams import OTHER, UNKNOWN, LoaderRecord, Registry, Stream
+from .streams import OTHER, UNKNOWN, LoaderRecord, Stream
 
 
 class Epochs:

@@ -15,9 +15,10 @@ from . import recorder as phases
 from .epochs import Epochs
 from .place import made_by_installed_code, where
 from .recorder import Recorder
+from .registry import Registry
 from .roles import Roles
 from .samples import SIZES, first_dimension
-from .streams import TRAIN, Registry, Stream
+from .streams import TRAIN, Stream
 from .waits import look_at_queue
 
 WORTH_A_LOOK_NS = 500_000

@@ -26,10 +26,10 @@ from .kernels.landing import Landing
 from .link import Link
 from .pulse import Pulse
 from .recorder import Recorder
+from .registry import Registry
 from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
-from .streams import Registry
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training

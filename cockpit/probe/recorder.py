@@ -189,7 +189,7 @@ class Recorder:
 
     def trailing_done(self) -> bool:
         """Whether all that was left of the used-up stream has been trained on, as far as backwards can tell."""
-        return self.backwards - self.trailing_from >= self.trailing.behind
+        return bool(self.backwards - self.trailing_from >= self.trailing.behind)
 
     def leave_out(self, spent_ns: int) -> None:
         """``spent_ns`` that have just passed (compiling) belong to no phase and to no step."""

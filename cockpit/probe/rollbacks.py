@@ -11,7 +11,8 @@ from typing import Any
 from .asks import Ask, Asks
 from .batching import BATCH, Batching
 from .recorder import Recorder, Setting
-from .streams import OTHER, LoaderRecord, Registry
+from .registry import Registry
+from .streams import OTHER, LoaderRecord
 
 
 class Rollbacks:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from .recorder import BACKWARD, OPTIMIZER, Recorder
+from .registry import Registry
 from .roles import Roles
-from .streams import TRAIN, Registry, Stream
+from .streams import TRAIN, Stream
 
 
 class Training:
