@@ -99,7 +99,7 @@ def _team(state: State, event: RanksSeen) -> State:
 
 
 def _loaders(state: State, event: LoadersSeen) -> State:
-    return replace(state, loaders=event.loaders, kernels=event.kernels)
+    return trials.name_scripts(replace(state, loaders=event.loaders, kernels=event.kernels))
 
 
 def _sampled(state: State, event: Sampled) -> State:

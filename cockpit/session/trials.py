@@ -59,6 +59,8 @@ def moved(state: State, event: ChangeMoved) -> State:
         state_s=event.at_s,
         reason=event.reason if event.reason is not None else entry.reason,
         stall_ms=event.stall_ms if event.stall_ms is not None else entry.stall_ms,
+        # the first step under it; whether it is in force can only be said some steps later
+        at_step=event.step if event.state == "applying" else entry.at_step,
     )
     if event.state == "settling":
         return _landed(state, after, event)
@@ -81,7 +83,7 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
     entry = replace(
         entry,
         landed_s=event.at_s,
-        at_step=event.step,
+        at_step=event.step if entry.at_step is None else entry.at_step,
         change={name: (_found(state, name, before.get(name)), value) for name, value in in_force.items()},
         as_script=tuple(name for name in in_force if before.get(name) == SCRIPT),
     )
@@ -115,6 +117,16 @@ def _found(state: State, name: str, value: Value | None) -> Value | None:
     """``script`` by the value that it has, where that is known: ``off→bf16`` tells more than ``script→bf16``."""
     scripts = (report.script for report in state.kernels if report.name == name and report.script is not None)
     return next(scripts, value) if value == SCRIPT else value
+
+
+def name_scripts(state: State) -> State:
+    """Where a change was told before the rows were: what the script has is known now."""
+    for entry in state.ledger:
+        pairs = entry.change or {}
+        if any(pair[0] == SCRIPT for pair in pairs.values()):
+            named = {name: (_found(state, name, old), new) for name, (old, new) in pairs.items()}
+            state = with_entry(state, replace(entry, change=named)) if named != pairs else state
+    return state
 
 
 def _discard(event: ChangeMoved) -> int:
