@@ -16,7 +16,7 @@ from cockpit.session.state import Entry, State
 from cockpit.session.status import live_rate
 
 from .clean import clean
-from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, share
+from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
 from .now import phases_now, probe_lost_for
 from .rows import Row, Run, cells, clip, cut, first_that_fits, fit, row, width_of
 from .view import View
@@ -228,7 +228,8 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
 
 
 def _steps_runs(entry: Entry, state: State) -> list[Run]:
-    """On how many steps the figure rests, while that is known."""
+    """On how many steps the figure rests, while that is known, and what compiling took apart from them."""
+    compiled: list[Run] = [(f"  compiled {seconds(entry.compiled_s)}", "dim")] if entry.compiled_s else []
     if state.current.change != entry.id or entry.state not in ("kept", "settling"):
-        return []
-    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim")]
+        return compiled
+    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim"), *compiled]

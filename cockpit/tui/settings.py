@@ -19,6 +19,8 @@ from .view import View
 from .words import label_of, value_words
 
 NAME, VALUE, LONG = 13, 6, 5
+NOTE_FROM = 30
+"""Columns from which a note on a knob's own row says something."""
 
 
 def settings_rows(view: View, width: int, most: int) -> list[Row]:
@@ -27,11 +29,12 @@ def settings_rows(view: View, width: int, most: int) -> list[Row]:
     first = max(0, min(view.cursor - most + 2, len(knobs) - most))
     shown = list(enumerate(knobs))[first : first + most]
     place = f"{first + 1}-{first + len(shown)} of {len(knobs)}" if len(shown) < len(knobs) else ""
+    beside = min(width, 38) - 27
     head = row(
         ("   SETTINGS", "bold text"),
         ("running".rjust(NAME + VALUE - 8), "dim"),
         (" next", "dim"),
-        (place.rjust(max(0, min(width, 38) - 27)), "faint"),
+        (place.rjust(beside) if cells(place) < beside else "", "faint"),
     )
     rows = [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
     # knobs of the whole training are told a moment later: nothing below may move then
@@ -81,7 +84,10 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
             ("" if knob.can_now else " at the next epoch", "dim"),
         ]
     differs = knob.script is not None and knob.in_force is not None and knob.in_force != knob.script
-    return [(f"script {value_words(knob.script)}" if differs else "", "faint")]
+    script = f"script {value_words(knob.script)}" if differs else ""
+    left = room - cells(script) - 2
+    note = cut(clean(knob.note), left) if knob.note and left >= NOTE_FROM else ""
+    return [(script.ljust(cells(script) + 2) if script and note else script, "faint"), (note, "faint")]
 
 
 def hint_rows(view: View, width: int, height: int) -> list[Row]:
