@@ -161,7 +161,7 @@ def test_where_one_rank_cannot_all_go_back(pool: Pool, job: Job) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("trainer", "words", "args"),
-    [("ranks.py", CHANGES[4:], ()), ("process.py", PROCESS, ("spawn",)), ("process.py", PROCESS, ("fork",))],
+    [("ranks.py", CHANGES[3:], ()), ("process.py", PROCESS, ("spawn",)), ("process.py", PROCESS, ("fork",))],
 )
 def test_spawned_and_forked_trainings_do_what_they_do_bare(
     trainer: str, words: tuple[str, ...], args: tuple[str, ...], pool: Pool
