@@ -44,6 +44,12 @@ class Ask:
         self.drain = 0
         self.capacity = 0
         self.last: dict[str, Any] | None = None
+        self.change: str | None = name
+        """What steps run under once it has landed."""
+        self.undoes: tuple[Ask, str] | None = None
+        """Of our own: it gives back the loader part of a change whose kernel part failed, and why."""
+        self.backs: set[str] = set()
+        self.kept: list[str] = []
 
     @property
     def group_knobs(self) -> dict[str, Value]:
@@ -179,6 +185,9 @@ class Asks:
 
     def move(self, ask: Ask, state: str, reason: str | None = None) -> None:
         """The ask is now in ``state``: tell the engine."""
+        if ask.undoes is not None:
+            self._given_back(ask, *ask.undoes, state)
+            return
         ask.state = state
         if state in ("dropped", "refused", "rolled_back"):
             self.forget(ask)
@@ -189,6 +198,21 @@ class Asks:
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
         }  # fmt: skip
         self.said.append(ask.last)
+
+    def _given_back(self, back: Ask, failed: Ask, reason: str, state: str) -> None:
+        """A loader's part of ``failed`` goes back; that the whole is rolled back is said when all parts have."""
+        back.state = state
+        if state not in ("settling", "refused", "rolled_back", "dropped") or back.id not in failed.backs:
+            return
+        self.forget(back)
+        failed.backs.discard(back.id)
+        failed.drain, failed.capacity = back.drain, back.capacity
+        failed.in_force.update(back.in_force)
+        if state != "settling":
+            failed.kept += ["%s of %s" % (name, back.loader) for name in back.knobs]
+        if not failed.backs:
+            stays = "; what could not go back stays: %s" % ", ".join(failed.kept) if failed.kept else ""
+            self.move(failed, "rolled_back", reason + stays)
 
     def last_words(self) -> list[dict[str, Any]]:
         """The newest message of every change, for an engine that is new or was away."""

@@ -221,7 +221,7 @@ class Changes:
         record.group, record.planned_for = group, record.wanted
         stream.landing = stream.landing + landing
         if record.role != OTHER:
-            self._recorder.setting = Setting(landing[-1].id, group.capacity, group.num_workers)
+            self._recorder.setting = Setting(landing[-1].change, group.capacity, group.num_workers)
 
     def _others_to_come(self, ask: Ask, former: Stream | None = None) -> bool:
         """Whether another training loader that is in use has still to take this change.

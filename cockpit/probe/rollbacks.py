@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..model.knobs import SCRIPT
 from .asks import Ask, Asks
 from .batching import BATCH, Batching
 from .recorder import Recorder, Setting
@@ -27,6 +28,7 @@ class Rollbacks:
         self._former: dict[str, str | None] = {}  # by change that has landed: what steps ran under before it
         self._parked: dict[str, str] = {}  # by loader: the change whose batch size runs on to the boundary
         batching.rolled_back = self._epoch_failed
+        kernels.give_back = self.give_back
 
     def landed(self, ask: Ask) -> None:
         """``ask`` comes into force now."""
@@ -61,6 +63,31 @@ class Rollbacks:
             if record.role != OTHER:
                 self._resume(record, asks, notice.in_force)
         return bool(notices)
+
+    def give_back(self, ask: Ask, reason: str) -> bool:
+        """The kernel part of ``ask`` failed: its loaders go back too, at their next batch where they can.
+
+        Only then is it said that the change is gone; steps until then are nobody's. False: no loader has it any more.
+        """
+        self._asks.forget(ask)
+        backs = list[Ask]()
+        for record in list(self._registry.records.values()):
+            if record.last_landing is None or ask not in record.last_landing[0]:
+                continue
+            start = record.start_set if record.role != OTHER else {}
+            former = {**dict.fromkeys(ask.knobs, SCRIPT), **start, **record.named_set, **record.last_landing[1]}
+            knobs = {name: former[name] for name, value in ask.knobs.items() if record.asked.get(name) == value}
+            if knobs:
+                back = Ask("%s~%d" % (ask.id, len(backs)), knobs, True, record.id)
+                back.undoes, back.change = (ask, reason), self._former.get(ask.id)
+                backs.append(back)
+        if not backs:
+            return False
+        ask.backs = {back.id for back in backs}
+        self._recorder.setting = self._recorder.setting._replace(change=ask.id + "~")
+        self._asks.waiting += backs
+        self._asks.look_ahead()
+        return True
 
     def _resume(self, record: LoaderRecord, asks: list[Ask], group: Any) -> None:
         """Steps run again under what they ran under before; where the batch size stays, not before the boundary."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ...model.knobs import SCRIPT
 from ..groups import Refused
@@ -35,6 +35,8 @@ class Landing:
         kernels.bypassed = lambda: self._bypassed
         self._bypassed = False
         self._looked_at = 0
+        self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
+        """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
 
     def restart(self) -> None:
         """In a forked child nothing is on its way."""
@@ -154,7 +156,10 @@ class Landing:
             self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
             rows = {row.name: row.in_force for row in self.kernels.reports()}
             ask.in_force.update({name: rows[name] for name in ask.kernels})
-            self._asks.move(ask, "rolled_back", notice.reason)
+            if ask.knobs and self.give_back(ask, notice.reason):
+                break
+            stays = "; in force all the same: %s" % ", ".join(ask.knobs) if ask.knobs else ""
+            self._asks.move(ask, "rolled_back", notice.reason + stays)
             self._recorder.setting = self._recorder.setting._replace(change=ask.former)
             break
         self._reasons.update(dict.fromkeys(changed, notice.reason))
