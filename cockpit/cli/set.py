@@ -12,7 +12,8 @@ from typing import Any
 from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
 from cockpit.model.errors import CockpitError, UsageError
-from cockpit.model.knobs import BY_NAME, Value
+from cockpit.model.knobs import BATCH_KNOBS, Value
+from cockpit.session.knobs import is_answered
 from cockpit.session.state import State
 from cockpit.session.status import found_of, ledger_line, rounded
 from cockpit.session.trials import entry_of
@@ -30,7 +31,7 @@ OPTIONS: tuple[Option, ...] = (
     STATE_DIR,
 )
 
-PATIENCE_S, LOOK_S = 1.0, 0.1
+PATIENCE_S, LOOK_S = 2.0, 0.1
 OVER = ("kept", "rolled_back", "refused", "reverted")
 
 
@@ -53,7 +54,8 @@ def call(verb: Verb, words: Words) -> int:
     if words.has("--json"):
         print("\n".join(json.dumps(answer) for answer in answers))
     else:
-        when = "at once" if words.has("--now") else "at the next epoch boundary"
+        later = any(knob in BATCH_KNOBS for args in _commands(wanted, now=False) for knob in args["knobs"])
+        when = "at once" if words.has("--now") and not later else "at the next epoch boundary"
         print(f"{run.name}: asked for {' '.join(words_of(wanted))}, {when}")
         ids = [change for answer in answers if (change := answer.get("id"))]
         refused, notes = _to_be_known(run, ids)
@@ -71,7 +73,7 @@ def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         found = {name: one for entry in entries for name, one in found_of(state, entry).items()}
         notes = {name: one["note"] for name, one in found.items() if one["note"]}
         # what a batch size does is worked out by the training itself, at its next beat
-        late = [name for name in found if BY_NAME[name].room == "batch" and name not in notes]
+        late = [entry for entry in entries if entry.state == "queued" and not is_answered(state, entry)]
         if not late or time.monotonic() > until_s:
             over = [entry for entry in entries if entry.state == "refused"]
             refused = [f"{change_words(entry)}: refused, {entry.reason}" for entry in over]

@@ -59,7 +59,8 @@ class Batching:
     def meet(self, record: LoaderRecord, loader: Any) -> None:
         """A DataLoader object not seen before, at its first ``__iter__``."""
         record.batch = self._registry.batch_of(loader, functools.partial(BatchSize, self._torch))
-        record.batch_size = loader.batch_size
+        if record.accepted is None:  # else its place goes on with what ran there last
+            record.batch_size = loader.batch_size
         record.framework = framework_of(self._folder, _OURS)
         if record.batch.whole is None:
             record.batches_per_epoch = record.batch.batches(record.batch.in_force)
@@ -128,8 +129,8 @@ class Batching:
         }  # fmt: skip
 
     def values(self, group: Group, record: LoaderRecord) -> dict[str, Any]:
-        """What is in force on a loader, by knob."""
-        return {**group._asdict(), BATCH: record.batch.in_force if record.batch is not None else None}
+        """What is in force at a loader's place, by knob."""
+        return {**group._asdict(), BATCH: record.batch_size}
 
     def foresee_epoch(self, stream: Stream, record: LoaderRecord) -> bool:
         """How many steps the first epoch will have, once it shows that each batch makes one; whether that is news."""
@@ -177,6 +178,7 @@ class Batching:
         """The iterator that is about to be made serves what is wanted. ``landing`` are asks that were planned."""
         batch, value = record.batch, self.wanted(record)
         if value == SCRIPT and batch.in_force == batch.script:
+            record.batch_size = batch.in_force
             return
         asks = tuple(ask for ask in landing if BATCH in ask.knobs)
         from_start = not asks and record.accepted is None
@@ -188,6 +190,7 @@ class Batching:
             self._never_from_start(record, error.reason)
             return
         if size == batch.in_force:
+            record.batch_size = size
             return
         steps, per_epoch = record.steps_per_epoch, record.batches_per_epoch
         # else it goes back after a roll-back, or on to a loader that was made anew

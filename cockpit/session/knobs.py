@@ -141,6 +141,18 @@ def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
     return next((entry for entry in reversed(state.ledger) if name in entry.asked and entry.loader in loaders), None)
 
 
+def is_answered(state: State, entry: Entry) -> bool:
+    """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
+    rooms = {name: BY_NAME[name].room for name in entry.asked}
+    for name in (name for name, room in rooms.items() if room == "batch"):
+        loaders = [info for info in state.loaders if entry.loader == info.id] or training_loaders(state)
+        for report in (report for report in _told_by(loaders) if report.name == name):
+            wanted = report.script if entry.asked[name] == SCRIPT else entry.asked[name]
+            if report.asked != wanted:
+                return False
+    return True
+
+
 def queued(state: State) -> tuple[Entry, ...]:
     """Changes asked for and not yet in force, oldest first."""
     return tuple(entry for entry in state.ledger if entry.state in ("queued", "applying"))

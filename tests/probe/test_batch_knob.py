@@ -279,8 +279,12 @@ def test_a_loader_made_anew_each_epoch_keeps_it(it):
         training.epoch()
         if number == 0:
             it.ask("c1", batch_size=8)
-    assert training.sizes == [[4] * 6, [8] * 3, [8] * 3, [8] * 3]
+        if number == 2:
+            it.ask("c2", batch_size="script")
+    assert training.sizes == [[4] * 6, [8] * 3, [8] * 3, [4] * 6]
     assert states(it, "c1") == ["applying", "settling"] and len(it.roles()) == 1
+    last = it.of("change", id="c2")[-1]
+    assert (last["before"], last["in_force"]) == ({"batch_size": 8}, {"batch_size": 4})
 
 
 def test_a_swap_in_the_middle_of_an_epoch_under_another_size(it):
