@@ -43,6 +43,8 @@ class Shot:
     size: tuple[int, int] = (80, 24)
     keys: tuple[str, ...] = ()
     terminal: Terminal = field(default_factory=Terminal)
+    data: Path = Path("/nonexistent")
+    """The folder with the training's output."""
 
 
 def recorded() -> tuple[State, float]:
@@ -52,20 +54,28 @@ def recorded() -> tuple[State, float]:
 
 
 SHOTS = {
-    "cockpit-80x24": Shot(recorded),
-    "cockpit-120x40": Shot(recorded, (120, 40)),
+    "cockpit-80x24": Shot(recorded, data=HERE / "demo"),
+    "cockpit-120x40": Shot(recorded, (120, 40), data=HERE / "demo"),
 }
 MORE = {
     "early": Shot(scenes.early),
     "wide": Shot(scenes.steady, (200, 60)),
+    "middle": Shot(scenes.steady, (120, 40)),
+    "gpu-80": Shot(scenes.on_a_gpu),
+    "gpu-120": Shot(scenes.on_a_gpu, (120, 40)),
+    "gpu-200": Shot(scenes.on_a_gpu, (200, 60)),
+    "about": Shot(scenes.steady, (120, 40), ("8", "enter")),
     "light": Shot(scenes.steady, keys=("t",)),
     "mono": Shot(scenes.steady, terminal=Terminal(mono=True)),
     "block": Shot(scenes.steady, terminal=Terminal(glyphs="block")),
     "ascii": Shot(scenes.steady, terminal=Terminal(glyphs="ascii")),
+    "ranks": Shot(scenes.two_ranks, (120, 40)),
+    "find": Shot(scenes.steady, (120, 40), ("slash", *"loss", "space", "0"), data=HERE / "demo"),
+    "found": Shot(scenes.steady, (80, 24), ("slash", *"loss", "enter", "N"), data=HERE / "demo"),
     "help": Shot(scenes.steady, keys=("question_mark",)),
     "leave": Shot(scenes.steady, keys=("q",)),
     "save": Shot(scenes.steady, keys=("s",)),
-    "toast": Shot(scenes.steady, keys=("3", "right")),
+    "toast": Shot(scenes.steady, keys=("9", "right")),
 }
 """Not kept, for looking at: named on the command line."""
 
@@ -74,11 +84,12 @@ async def drawn(shot: Shot) -> list[list[Segment]]:
     """The lines of the screen after its keys."""
     state, now_s = shot.scene()
     link = FakeLink(state)
-    app = Cockpit(link.connect, Path("/nonexistent"), shot.terminal, clock=lambda: now_s)
+    app = Cockpit(link.connect, shot.data, shot.terminal, clock=lambda: now_s)
     app.look = "dark"  # whatever the terminal is that this runs in
     async with app.run_test(size=shot.size) as pilot:
         while app.feed.state is None:
             await pilot.pause(0.02)
+        app.tick()  # the output
         await pilot.press(*shot.keys)
         await pilot.pause(0.2)
         return [list(strip) for strip in app.screen._compositor.render_strips()]

@@ -1,7 +1,7 @@
 """Records the demo that the README's pictures show: ``python screenshots/record.py``, on a quiet machine.
 
-A real run of ``cockpit demo`` whose workers are turned up twice. Its journal is kept as it is, except that the
-names of this machine's folders are taken out. ``make.py`` draws its end.
+A real run of ``cockpit demo`` whose workers are turned up twice. Its journal and the end of its output are kept as they
+are, except that the names of this machine's folders are taken out. ``make.py`` draws its end.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 KEPT = HERE / "demo" / "journal-000001.jsonl.gz"
 SCHEDULE = ("--at", "time:45", "num_workers=2", "--at", "time:85", "num_workers=4")
 SECONDS = 128
+OUTPUT_LINES = 60
 
 
 def main() -> None:
@@ -36,6 +37,7 @@ def main() -> None:
         except subprocess.TimeoutExpired:
             # the picture shows a run that goes on: what is kept ends here, before the stop
             events = list(read_events(Path(folder) / "runs" / "demo"))
+            output = (Path(folder) / "runs" / "demo" / "output.log").read_bytes()
         else:
             sys.exit("the demo ended before it could be recorded")
         finally:
@@ -47,6 +49,8 @@ def main() -> None:
         text = text.replace(own, neutral)
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_bytes(gzip.compress(text.encode(), mtime=0))
+    newest = output.decode("utf-8", "replace").splitlines(keepends=True)[-OUTPUT_LINES:]
+    (KEPT.parent / "output.log").write_text("".join(newest), encoding="utf-8")
     print(f"{KEPT}: {len(events)} events, {KEPT.stat().st_size // 1000} kB")
 
 

@@ -23,6 +23,7 @@ OLDEST_TORCH = (2, 14)
 SHM_SMALL_BYTES = 256 * 2**20
 FILES_FEW = 1024
 DISK_SMALL_BYTES = 100 * 2**20
+SMALLEST = (60, 16)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,41 @@ def _device_words(device: GpuFigures) -> str:
 
 
 def _compiler(here: Surroundings) -> Judged:
-    return (FINE, here.compiler, "") if here.compiler else (LIMITED, None, "torch.compile on the CPU needs a C++ one")
+    """The same rules as the probe's, which refuses the knob ``compile`` with these reasons."""
+    told = here.torch or {}
+    said = []
+    if str(told.get("accelerator") or "").startswith("cuda"):
+        found = here.c_compiler
+        if found is None:
+            said.append("torch.compile needs a C compiler (CC, gcc or clang) for Triton")
+        if told.get("triton") is False:
+            said.append(f"{here.interpreter} has no package triton, which torch.compile needs on a GPU")
+    else:
+        found = here.compiler
+        if found is None:
+            said.append(f"torch.compile on the CPU needs a C++ compiler ({here.environ.get('CXX') or 'g++'})")
+        if told.get("headers") is False:
+            said.append(f"{here.interpreter} has no Python.h, which torch.compile on the CPU needs: python3-dev")
+    if here.cache_trouble:
+        said.append(f"{here.cache_trouble}: name another one with TORCHINDUCTOR_CACHE_DIR")
+    return (LIMITED, found, "; ".join(said)) if said else (FINE, found, "")
+
+
+def _kernels(here: Surroundings) -> Judged:
+    told = here.torch or {}
+    if told.get("threads") is None:
+        return LIMITED, None, "not known: torch did not say"
+    where = "this GPU" if told.get("accelerator") else "this CPU"
+    known = {True: "bf16 in hardware", False: "no bf16 in hardware", None: "bf16 not known"}
+    found = f"{told['threads']} CPU threads, {known[told.get('bf16')]}"
+    said = []
+    if told.get("openmp") is False:
+        said.append("this torch was built without OpenMP: the knob threads is refused")
+    if told.get("bf16") is False:
+        said.append(f"autocast to bf16 is emulated on {where}, and usually slower")
+    if told.get("tf32") is False:
+        said.append("no TF32 on this GPU: the knob matmul has no effect")
+    return (LIMITED if said else FINE), found, "; ".join(said)
 
 
 def _state_folder(here: Surroundings) -> Judged:
@@ -179,6 +214,8 @@ def _terminal(here: Surroundings) -> Judged:
     words.append("true colour" if environ.get("COLORTERM") in ("truecolor", "24bit") else "colours as TERM says")
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         words.append("over SSH")
+    if here.size:
+        words.append(f"{here.size[0]}×{here.size[1]}")
     found = ", ".join(words)
     why = why_not(here.stdin_tty, here.stderr_tty, environ.get("TERM", ""))
     if why:
@@ -186,6 +223,8 @@ def _terminal(here: Surroundings) -> Judged:
     said = []
     if terminal.glyphs == "ascii":
         said.append("charts are drawn in plain characters: this terminal or locale is not UTF-8")
+    if here.size and (here.size[0] < SMALLEST[0] or here.size[1] < SMALLEST[1]):
+        said.append(f"below {SMALLEST[0]}×{SMALLEST[1]} the screen is one line")
     if terminal.mono:
         said.append("NO_COLOR is set: nothing is said by colour alone")
     return (LIMITED if said else FINE), found, "; ".join(said)
@@ -204,6 +243,7 @@ CHECKS: dict[str, Callable[[Surroundings], Judged]] = {
     "gpu": _gpu,
     "shared memory": _shared_memory,
     "open files": _open_files,
+    "kernels": _kernels,
     "compiler": _compiler,
     "runs": _state_folder,
     "sockets": _sockets,

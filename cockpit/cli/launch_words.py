@@ -16,6 +16,7 @@ from cockpit.model.errors import UsageError
 from cockpit.model.knobs import Value
 
 from .runs import STATE_DIR, state_dir
+from .screen_words import SCREEN_OPTIONS
 from .words import Option, Words, seconds
 
 OPTIONS: tuple[Option, ...] = (
@@ -33,6 +34,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--headless", "no screen: progress to stderr, the report to stdout"),
     Option("--json", "no screen: stdout holds the report as one JSON object"),
     Option("--quiet", "no progress lines"),
+    *SCREEN_OPTIONS,
     STATE_DIR,
 )
 

@@ -19,12 +19,7 @@ from cockpit.session.status import RECENT_BLOCKS, live_rate
 
 CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
 """Up to so many seconds after the start, a line every so many seconds."""
-NO_PROBE_S = 20.0
 GONE_S = 5.0
-NO_PROBE = (
-    "no sign of torch from the training yet: has it not been imported, was PYTHONPATH replaced by the command "
-    "(write PYTHONPATH=.:$PYTHONPATH), or does python run with -I, -E or -S?"
-)
 
 
 class Progress:
@@ -33,7 +28,7 @@ class Progress:
     def __init__(self) -> None:
         self._due_s = 0.0
         self._entries: dict[str, str] = {}
-        self._warned = False
+        self._no_probe: str | None = None
         self._phase = ""
         self._not_applied: set[str] = set()
         self._gone: dict[int, float] = {}
@@ -51,9 +46,9 @@ class Progress:
                 self._not_applied.add(words)
                 lines.append(f"{words}: not applied, {reason}")
         lines += [f"{rank.name} is gone, at step {show_value(rank.step)}" for rank in self._just_gone(state, now_s)]
-        if not self._warned and state.probe == "waiting" and state.phase == "running" and now_s - began > NO_PROBE_S:
-            self._warned = True
-            lines.append(NO_PROBE)
+        if state.probe == "waiting" and state.probe_reason not in (None, self._no_probe):
+            self._no_probe = state.probe_reason
+            lines.append(f"no probe: {state.probe_reason}")
         if now_s >= self._due_s and state.phase == "running":
             every = next(every for until, every in CALM if now_s - began < until)
             self._due_s = now_s + every

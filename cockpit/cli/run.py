@@ -25,6 +25,7 @@ from . import headless
 from .launch_words import OPTIONS, Plan, plan_of
 from .outcome import exit_status_of, last_output, three_lines
 from .runs import Run, revive_to_show, state_of
+from .screen_words import Look, look_of
 from .verbs import Verb
 from .words import Words
 
@@ -41,7 +42,7 @@ def call(verb: Verb, words: Words) -> int:
 
 def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
     """Start ``argv`` as ``words`` say. ``command``: it is a whole command line, not a script's."""
-    plan = plan_of(words, argv, command=command)
+    plan, look = plan_of(words, argv, command=command), look_of(words)
     for note in (*plan.notes, *_differences(plan)):
         print(f"cockpit: {note}", file=sys.stderr)
     plain = words.has("--headless") or words.has("--json") or not has_terminal()
@@ -55,7 +56,7 @@ def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
         if not words.has("--quiet"):
             print(f"cockpit: {run.name} started; its output: {run.output}", file=sys.stderr)
         return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
-    return show(run)
+    return show(run, look)
 
 
 def has_terminal() -> bool:
@@ -69,7 +70,7 @@ def has_terminal() -> bool:
         return False
 
 
-def show(run: Run) -> int:
+def show(run: Run, look: Look) -> int:
     """The screen, then three lines; the exit status of a training that ended, 0 where it goes on."""
     # textual is imported here and nowhere else: shell verbs must start at once
     from cockpit.tui.app import run_screen
@@ -77,7 +78,7 @@ def show(run: Run) -> int:
     def bring_back() -> None:
         revive_to_show(run)
 
-    how = run_screen(run.socket, run.data, revive=bring_back)
+    how = run_screen(run.socket, run.data, glyphs=look.glyphs, readonly=look.readonly, revive=bring_back)
     state = state_of(run)
     status = exit_status_of(state) if how == "ended" else 0
     lines = [f"  | {line}" for line in last_output(run.output)] if status else []

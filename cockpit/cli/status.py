@@ -49,7 +49,7 @@ def page(state: State, now_s: float) -> list[str]:
         lines.append(f"probe       {state.probe}: figures are missing or old")
     if state.exit_status is not None:
         lines.append(f"ended       with status {state.exit_status}")
-    if found := ranks.lines(state):
+    if found := ranks.lines(state, now_s):
         lines += ["", "ranks", *[f"  {line}" for line in found]]
     lines += ["", "knobs", *[f"  {knob_line(row)}" for row in knob_rows(state)]]
     lines += ["", "trials", *([f"  {trial_line(entry)}" for entry in state.ledger] or ["  none yet"])]

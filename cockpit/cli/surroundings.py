@@ -13,6 +13,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ GPU_S_AT_MOST = 10.0
 class Surroundings:
     """Facts only. ``torch`` is what ``torch_facts`` said in ``interpreter``; where it said nothing, ``torch_trouble``.
 
+    ``compiler``, ``c_compiler``: what torch would build with; ``cache``: where it would keep what it has built.
+    ``size``: columns and rows of the terminal.
     ``owners``: distributions that bring a package named ``cockpit`` to our own interpreter. Troubles are sentences.
     """
 
@@ -49,6 +52,9 @@ class Surroundings:
     open_files: int | None
     gpu: GpuReading
     compiler: str | None
+    c_compiler: str | None
+    cache: Path
+    cache_trouble: str | None
     runs: Path
     runs_trouble: str | None
     disk_free_bytes: int | None
@@ -60,6 +66,7 @@ class Surroundings:
     encoding: str
     stdin_tty: bool
     stderr_tty: bool
+    size: tuple[int, int] | None
 
 
 def gather(environ: Mapping[str, str], state_dir: Path | None) -> Surroundings:
@@ -68,7 +75,7 @@ def gather(environ: Mapping[str, str], state_dir: Path | None) -> Surroundings:
     torch, torch_trouble = ask_torch(interpreter, environ)
     runs = runs_folder(state_dir, environ)
     runs_trouble, disk_free = look_at_folder(runs)
-    uname = platform.uname()
+    uname, cache = platform.uname(), cache_folder(environ)
     return Surroundings(
         python=platform.python_version(),
         system=uname.system,
@@ -81,7 +88,12 @@ def gather(environ: Mapping[str, str], state_dir: Path | None) -> Surroundings:
         shm_bytes=size_and_free(Path("/dev/shm")),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         gpu=read_once(GPU_S_AT_MOST),
-        compiler=next((found for name in ("c++", "g++", "clang++") if (found := shutil.which(name))), None),
+        compiler=shutil.which((environ.get("CXX") or "g++").split()[0]),
+        c_compiler=next(
+            (found for name in (environ.get("CC"), "gcc", "clang") if name and (found := shutil.which(name))), None
+        ),
+        cache=cache,
+        cache_trouble=look_at_cache(cache),
         runs=runs,
         runs_trouble=runs_trouble,
         disk_free_bytes=disk_free,
@@ -93,6 +105,7 @@ def gather(environ: Mapping[str, str], state_dir: Path | None) -> Surroundings:
         encoding=getattr(sys.stderr, "encoding", None) or "ascii",
         stdin_tty=sys.stdin is not None and sys.stdin.isatty(),
         stderr_tty=sys.stderr is not None and sys.stderr.isatty(),
+        size=terminal_size(),
     )
 
 
@@ -141,6 +154,29 @@ def look_at_folder(folder: Path) -> tuple[str | None, int | None]:
     if not os.access(nearest, os.W_OK | os.X_OK):
         return f"{nearest} cannot be written to", free
     return None, free
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where torch's compiler keeps what it has built."""
+    return Path(environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir())
+
+
+def look_at_cache(folder: Path) -> str | None:
+    """Why what is built cannot be kept in ``folder`` and loaded from it; None: it can."""
+    trouble, _ = look_at_folder(folder)
+    nearest = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
+    if trouble is None and os.statvfs(nearest).f_flag & os.ST_NOEXEC:
+        return f"{nearest} is mounted noexec: what is built there cannot be loaded"
+    return trouble
+
+
+def terminal_size() -> tuple[int, int] | None:
+    """Columns and rows; None where stderr is no terminal."""
+    try:
+        columns, rows = os.get_terminal_size(2)
+    except OSError:
+        return None
+    return (columns, rows) if columns and rows else None
 
 
 def look_at_sockets(folder: Path) -> str | None:

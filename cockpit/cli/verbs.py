@@ -24,7 +24,7 @@ class Verb:
 
 VERBS: tuple[Verb, ...] = (
     Verb("run", "[options] SCRIPT [args…] | -- COMMAND…", "start a training and show it", "run", starts=True),
-    Verb("attach", "[RUN]", "show a running training again", "attach"),
+    Verb("attach", "[RUN]", "show a training again; status 0, however it ends", "attach"),
     Verb("ls", "", "the runs on this machine", "ls"),
     Verb("status", "[RUN]", "what a run is doing, once", "status"),
     Verb("set", "[RUN] KNOB=VALUE…", "ask for a change, at the next epoch boundary or --now", "set"),

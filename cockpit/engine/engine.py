@@ -23,6 +23,7 @@ from cockpit.sensors.machine import MachineReader
 
 from . import phases, processes
 from .hear import Ears
+from .missing import Missing
 from .record import Record
 from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
@@ -55,6 +56,7 @@ class Engine:
         self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
         self.server = Server(run, record, Handlers(self._heard, self._hung_up, self._do))
         self._sight = Sight(run, record, self._ears, machine, gpu, clock)
+        self._missing = Missing(run, record.state.argv)
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()
@@ -134,6 +136,8 @@ class Engine:
             self._look_at_end()
             if self._gone_s is None and self._pids is not None:
                 self._sight.look(now, self._pids.training)
+                for event in self._missing.look(now, self._pids, self._record.state, self._clock()):
+                    self._record.happen(event)
         if now - self._repaired_s >= REPAIR_S:
             self._repaired_s = now
             await self.server.repair()
@@ -207,6 +211,8 @@ class Engine:
         at_s = self._clock()
         if self._pids is not None:
             self._sight.last_look(time.monotonic(), self._pids.training)
+        for event in self._missing.last_look(self._record.state, at_s):
+            self._record.happen(event)
         reported = {entry.id for entry in self._record.state.ledger}
         for change, asked in self._ears.schedule.items():
             if change not in reported:

@@ -174,6 +174,8 @@ class Ears:
         probe.kernels = tuple(from_plain(KnobReport, item) for item in told.get("kernels", ()))
         if lead is None or not (probe is lead or (probe.trains and (lead.loaders or lead.kernels))):
             return []
+        if not (lead.trains or lead.loaders) and heard.state.loaders:
+            return []  # whoever started the training outlives it, and has no loaders of its own
         before, found = self._told, self._see(lead, heard.at_s)
         # what another rank says matters only where it differs
         same = before is not None and self._told == replace(before, at_s=heard.at_s)

@@ -26,7 +26,7 @@ from cockpit.sensors.machine import Machine
 from cockpit.session.journal import Journal, read_state
 from cockpit.session.state import State
 
-from . import processes
+from . import processes, prune
 from .engine import Engine
 from .launch import bare_environment
 from .record import Record
@@ -100,6 +100,8 @@ async def serve(run: RunDir, plan: bytes) -> None:
         raise
     engine.training_began()
     say({"ok": True})
+    if plan:
+        prune.old_runs(run, time.time())
     await engine.run()
     if keeper is not None:
         keeper.poll()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.model.errors import StartError
-from cockpit.model.names import SCHEMA, START_FILE
+from cockpit.model.names import ERROR_FILE, SCHEMA, START_FILE
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class RunDir:
     def start_file(self) -> Path:
         """``start.json``: what the probe must know before the first message."""
         return self.data / START_FILE
+
+    @property
+    def probe_error(self) -> Path:
+        """Written where the probe failed while it was loaded: why, in one line."""
+        return self.data / ERROR_FILE
 
     @property
     def lock(self) -> Path:

@@ -14,6 +14,7 @@ from typing import Union, get_args
 from .compiled import CompiledSeen
 from .gpu import GpuFigures
 from .knobs import Value
+from .missing import ProbeMissed
 from .ranks import RanksSeen
 
 
@@ -22,9 +23,8 @@ class KnobReport:
     """One knob of one loader, or of the whole training, as the probe really finds it.
 
     ``script`` is what the script asked for, ``in_force`` what is true now (None: not known yet).
-    ``can`` / ``can_now``: whether it can be changed at a boundary / at once; ``reason`` says why not.
-    ``note`` is a truth that does not forbid, such as "changes the random stream".
-    """
+    ``can`` / ``can_now``: whether it can be changed at a boundary / at once; ``reason`` says why not. ``note`` is a
+    truth that does not forbid, such as "changes the random stream"; of ``asked``, where that waits for its moment."""
 
     name: str
     script: Value | None
@@ -33,6 +33,7 @@ class KnobReport:
     can_now: bool = True
     reason: str | None = None
     note: str | None = None
+    asked: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -294,6 +295,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    TrainingEnded, EventsDropped,
+    TrainingEnded, EventsDropped, ProbeMissed,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

@@ -23,9 +23,10 @@ SCRIPT = "script"
 class Knob:
     """One row: ``kind`` is ``int`` (from ``low`` upwards), ``switch`` (on/off) or ``choice`` (of ``choices``).
 
-    ``room`` groups knobs that are applied together: all ``loader`` knobs are set as one coupled group, ``kernel``
-    knobs belong to the whole training and to no loader.
-    ``step`` is how far one key press moves an int. ``help`` is one line for screen, help and docs.
+    ``room`` groups knobs that are applied together: all ``loader`` knobs are set as one coupled group, ``batch`` ones
+    belong to a loader too and change what an epoch is made of, ``kernel`` knobs belong to the whole training.
+    One key press moves an int by ``step``, or halves and doubles it where it ``grows`` so (``step`` or ``double``).
+    ``help`` is one line for screen, help and docs.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Knob:
     high: int = 1024
     step: int = 1
     choices: tuple[str, ...] = ()
+    grows: str = "step"
 
 
 KNOBS: tuple[Knob, ...] = (
@@ -77,6 +79,16 @@ KNOBS: tuple[Knob, ...] = (
         "hand out batches in the sampler's order; off: whichever is ready",
     ),
     Knob(
+        "batch_size",
+        "batch_size",
+        "int",
+        "batch",
+        "samples that one batch holds; changes at the epoch boundary",
+        low=1,
+        high=999_999,
+        grows="double",
+    ),
+    Knob(
         "threads",
         "threads",
         "int",
@@ -112,6 +124,7 @@ KNOBS: tuple[Knob, ...] = (
 
 BY_NAME: Mapping[str, Knob] = {knob.name: knob for knob in KNOBS}
 LOADER_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "loader")
+BATCH_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "batch")
 KERNEL_KNOBS: tuple[str, ...] = tuple(knob.name for knob in KNOBS if knob.room == "kernel")
 
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}

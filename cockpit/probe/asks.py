@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ..model.errors import CockpitError
-from ..model.knobs import KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
+from ..model.knobs import BATCH_KNOBS, KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
 from .groups import Refused
 from .recorder import Recorder
 from .streams import TRAIN, UNKNOWN, LoaderRecord
+
+OF_LOADERS = LOADER_KNOBS + BATCH_KNOBS
+"""Knobs of single loaders, in whichever room."""
 
 
 class Ask:
@@ -41,6 +44,22 @@ class Ask:
         self.drain = 0
         self.capacity = 0
         self.last: dict[str, Any] | None = None
+        self.change: str | None = name
+        """What steps run under once it has landed."""
+        self.undoes: tuple[Ask, str] | None = None
+        """Of our own: it gives back the loader part of a change whose kernel part failed, and why."""
+        self.backs: set[str] = set()
+        self.kept: list[str] = []
+
+    @property
+    def group_knobs(self) -> dict[str, Value]:
+        """Those of the coupled loader group."""
+        return of_group(self.knobs)
+
+
+def of_group(knobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The knobs of the coupled loader group alone."""
+    return {name: value for name, value in knobs.items() if name in LOADER_KNOBS}
 
 
 class Asks:
@@ -48,6 +67,10 @@ class Asks:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self.foresee: Callable[[Ask], None] = lambda ask: None
+        """Raises Refused where it is known already that an ask will be."""
+        self.news = False
+        """Set when there is more or less waiting than before."""
         self.said: deque[dict[str, Any]] = deque()
         """Messages for the engine, oldest first."""
         self.restart()
@@ -74,7 +97,7 @@ class Asks:
             self._take(ask)
 
     @staticmethod
-    def _sound(knobs: Mapping[str, Any], known: tuple[str, ...] = LOADER_KNOBS) -> dict[str, Value]:
+    def _sound(knobs: Mapping[str, Any], known: tuple[str, ...] = OF_LOADERS) -> dict[str, Value]:
         return {name: check_value(name, value) for name, value in knobs.items() if name in known}
 
     def receive(self, message: Mapping[str, Any]) -> None:
@@ -94,17 +117,19 @@ class Asks:
         self.by_id[ask.id] = ask
         try:
             checked = {name: check_value(name, value) for name, value in ask.knobs.items()}
-            unfit = [name for name in checked if name not in LOADER_KNOBS + KERNEL_KNOBS]
+            unfit = [name for name in checked if name not in OF_LOADERS + KERNEL_KNOBS]
             if unfit or not checked:
                 raise Refused("%s cannot be changed in a running training" % ", ".join(unfit or ["nothing"]))
-            ask.knobs = {name: value for name, value in checked.items() if name in LOADER_KNOBS}
+            ask.knobs = {name: value for name, value in checked.items() if name in OF_LOADERS}
             ask.kernels = {name: value for name, value in checked.items() if name in KERNEL_KNOBS}
             if ask.kernels and ask.loader is not None:
                 raise Refused("%s is no setting of one loader: ask without naming one" % ", ".join(ask.kernels))
+            self.foresee(ask)
         except CockpitError as error:
             self.move(ask, "refused", str(error))
             return
         self.waiting.append(ask)
+        self.news = True
         self.look_ahead()
 
     def look_ahead(self, again: bool = False) -> None:
@@ -160,15 +185,34 @@ class Asks:
 
     def move(self, ask: Ask, state: str, reason: str | None = None) -> None:
         """The ask is now in ``state``: tell the engine."""
+        if ask.undoes is not None:
+            self._given_back(ask, *ask.undoes, state)
+            return
         ask.state = state
         if state in ("dropped", "refused", "rolled_back"):
             self.forget(ask)
+            self.news = True
         ask.last = {
             "m": "change", "id": ask.id, "state": state, "step": self._recorder.steps,
             "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
         }  # fmt: skip
         self.said.append(ask.last)
+
+    def _given_back(self, back: Ask, failed: Ask, reason: str, state: str) -> None:
+        """A loader's part of ``failed`` goes back; that the whole is rolled back is said when all parts have."""
+        back.state = state
+        if state not in ("settling", "refused", "rolled_back", "dropped") or back.id not in failed.backs:
+            return
+        self.forget(back)
+        failed.backs.discard(back.id)
+        failed.drain, failed.capacity = back.drain, back.capacity
+        failed.in_force.update(back.in_force)
+        if state != "settling":
+            failed.kept += ["%s of %s" % (name, back.loader) for name in back.knobs]
+        if not failed.backs:
+            stays = "; what could not go back stays: %s" % ", ".join(failed.kept) if failed.kept else ""
+            self.move(failed, "rolled_back", reason + stays)
 
     def last_words(self) -> list[dict[str, Any]]:
         """The newest message of every change, for an engine that is new or was away."""

@@ -2,7 +2,7 @@
 
 Called by the hooks at the entry of ``__iter__`` (boundary), at the entry of ``__next__`` (now) and after the first
 batches that follow. It must never act anywhere else, never say that something is in force that was not found so,
-and never keep a loader or an iterator.
+and never keep a loader or an iterator. What gives way again is told by ``rollbacks``.
 """
 
 from __future__ import annotations
@@ -11,28 +11,38 @@ import functools
 from typing import Any, Callable
 
 from ..model.knobs import Value
-from .asks import Ask, Asks
+from .asks import Ask, Asks, of_group
+from .batching import BATCH, Batching, NotYet
 from .groups import Group, Refused, script_group
+from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
-from .streams import OTHER, LoaderRecord, Registry, Stream
-
-SURE_STEPS = 3
+from .registry import Registry
+from .rollbacks import Rollbacks
+from .streams import OTHER, LoaderRecord, Stream
 
 
 class Changes:
     """``news`` is set when something about a loader has changed. ``kernels`` lands what rides along with a change."""
 
     def __init__(
-        self, recorder: Recorder, registry: Registry, asks: Asks, make_control: Callable[[Any], Any], kernels: Any
+        self,
+        recorder: Recorder,
+        registry: Registry,
+        asks: Asks,
+        make_control: Callable[[Any], Any],
+        kernels: Any,
+        batching: Batching,
     ) -> None:
         self._kernels = kernels
+        self._batching = batching
+        self._rollbacks = Rollbacks(recorder, registry, asks, batching, kernels)
+        self.epoch_over = batching.epoch_over
         self._recorder = recorder
         self._registry = registry
         self._asks = asks
         self._make_control = make_control
         self.news = False
         self._plans: dict[int, tuple[Any, Group | None]] = {}
-        self._former: dict[str, str | None] = {}  # by change that has landed: what steps ran under before it
 
     # ---- the boundary ----
 
@@ -67,12 +77,20 @@ class Changes:
         for ask in asks:
             try:
                 self._kernels.plan(ask)
-                group = control.plan(ask.knobs, base=group)
-                landing.append(ask)
+                planned = control.plan(ask.group_knobs, base=group)
+                self._batching.plan(ask, record)
+            except NotYet:
+                continue
             except Refused as error:
                 self._refuse(ask, record, error.reason)
+            else:
+                group = planned
+                landing.append(ask)
+        asked = dict(record.asked)
         if landing:
             self._land(landing, stream, control.in_force, group, record.stream)
+        self._batching.open(record, landing, asked)
+        self._rollbacks.at_boundary(record)
         self._plans[stream.thread] = (control, record.group)
 
     def opened(self, stream: Stream, loader: Any, iterator: Any, planned: bool) -> None:
@@ -89,12 +107,11 @@ class Changes:
         """A DataLoader object not seen before; its place may be known, and then it inherits what was asked."""
         record.control, record.group = None, None
         record.kind = "iterable" if loader._dataset_kind else "map"
-        record.batch_size = loader.batch_size
         record.script = script_group(loader)
         if not record.iterators:
             record.start_set = self._asks.start_set
             record.named_set = self._asks.start_loaders.get(record.id, {})
-        record.batches_per_epoch = _safe_length(loader)
+        self._batching.meet(record, loader)
         self.news = True
 
     def _control(self, record: LoaderRecord, loader: Any) -> Any:
@@ -104,7 +121,7 @@ class Changes:
     def _plan_all(self, record: LoaderRecord, control: Any) -> Group:
         """Everything wanted of this place, on top of what the script says; workers first, the rest needs them."""
         group: Group = script_group(record.alive())
-        wanted = record.wanted
+        wanted = of_group(record.wanted)
         for name in sorted(wanted, key=lambda name: name != "num_workers"):
             knobs: dict[str, Value] = {name: wanted[name]}
             try:
@@ -133,6 +150,8 @@ class Changes:
         for ask in asks:
             try:
                 self._kernels.plan(ask)
+                if BATCH in ask.knobs:
+                    raise Refused(ONLY_BOUNDARY)
                 group = control.plan(ask.knobs, base=group, now=True)
                 landing.append(ask)
             except Refused as error:
@@ -155,14 +174,15 @@ class Changes:
             ask.drain, ask.capacity = done.drain, done.capacity
         self._land(landing, stream, before, group)
         if done.failed:
-            self.notices(record, control)
+            self.take_notices(record, control)
         return False
 
     def _rather_later(self, ask: Ask, record: LoaderRecord, control: Any, base: Group, reason: str) -> None:
         """It cannot be had now; at the boundary, perhaps."""
         try:
             self._kernels.plan(ask)
-            control.plan(ask.knobs, base=base)
+            control.plan(ask.group_knobs, base=base)
+            self._batching.foresee(ask)
         except Refused as error:
             self._refuse(ask, record, error.reason)
             return
@@ -175,7 +195,7 @@ class Changes:
         for name in ask.knobs:
             record.reasons[name] = reason
         self.news = True
-        self._asks.move(ask, "refused", reason)
+        self._rollbacks.refuse(ask, reason)
 
     # ---- landing, and what was found ----
 
@@ -186,13 +206,14 @@ class Changes:
         record = stream.record
         record.last_landing = (list(landing), dict(record.asked))
         record.reasons.clear()
+        values = self._batching.values(before, record)
         for ask in landing:
             for name in ask.knobs:
-                ask.before.setdefault(name, getattr(before, name))
+                ask.before.setdefault(name, values[name])
             record.asked.update(ask.knobs)
             ask.done_on.add(record.id)
             if ask.state == "queued":
-                self._former[ask.id] = self._recorder.setting.change
+                self._rollbacks.landed(ask)
                 if ask.kernels:
                     self._kernels.ride(ask)
                 self._asks.move(ask, "applying")
@@ -203,7 +224,7 @@ class Changes:
         record.group, record.planned_for = group, record.wanted
         stream.landing = stream.landing + landing
         if record.role != OTHER:
-            self._recorder.setting = Setting(landing[-1].id, group.capacity, group.num_workers)
+            self._recorder.setting = Setting(landing[-1].change, group.capacity, group.num_workers)
 
     def _others_to_come(self, ask: Ask, former: Stream | None = None) -> bool:
         """Whether another training loader that is in use has still to take this change.
@@ -225,7 +246,7 @@ class Changes:
         record, control = stream.record, stream.control
         if control is None:
             return
-        self.notices(record, control)
+        self.take_notices(record, control)
         found, workers = control.in_force_now(iterator), tuple(control.workers(iterator))
         if (found, workers) != (record.in_force, record.workers) or not record.refusals:
             record.in_force, record.workers, record.capacity = found, workers, found.capacity
@@ -233,24 +254,21 @@ class Changes:
             record.refusals = control.refusals()
             self.news = True
         self._refresh_setting()
-        self._foresee_epoch(stream, record)
+        self.news = self._batching.foresee_epoch(stream, record) or self.news
         landing, stream.landing = stream.landing, []
         for ask in landing:
             if ask.state == "applying":
                 ask.stall_ns = ask.stall_ns or stream.start_ns
                 ask.capacity = found.capacity
-                ask.in_force.update({name: getattr(found, name) for name in ask.knobs})
+                values = self._batching.values(found, record)
+                ask.in_force.update({name: values[name] for name in ask.knobs})
                 ask.looked = not self._others_to_come(ask)
                 if ask.looked and (ask.kernels_found or not ask.kernels):
                     self._asks.move(ask, "settling")
 
-    def _foresee_epoch(self, stream: Stream, record: LoaderRecord) -> None:
-        """How many steps the first epoch will have, once it shows that each batch makes one."""
-        if record.steps_per_epoch is None and record.batches_per_epoch is not None:
-            steps = self._recorder.steps - stream.first_step
-            if steps >= SURE_STEPS and stream.batches - steps <= 2:  # the one at work, and one read ahead
-                record.steps_per_epoch = record.batches_per_epoch
-                self.news = True
+    def take_notices(self, record: LoaderRecord, control: Any) -> None:
+        """Roll-backs that the mechanism has made on its own, told as soon as the batch after them."""
+        self.news = self._rollbacks.take_notices(record, control) or self.news
 
     def _refresh_setting(self) -> None:
         """The capacity and workers that steps run under: the largest among the loaders that train."""
@@ -261,38 +279,3 @@ class Changes:
             workers = max(r.in_force.num_workers for r in training)
             if (setting.capacity, setting.workers) != (capacity, workers):
                 self._recorder.setting = Setting(setting.change, capacity, workers)
-
-    def notices(self, record: LoaderRecord, control: Any) -> None:
-        """Roll-backs that the mechanism made on its own."""
-        for notice in control.take_notices():
-            self.news = True
-            record.group = notice.in_force
-            if record.last_landing is None:
-                record.reasons.update(dict.fromkeys(record.wanted, notice.reason))
-                record.start_set = record.named_set = record.planned_for = {}
-                continue
-            (asks, record.asked), record.last_landing = record.last_landing, None
-            record.planned_for = record.wanted
-            for ask in asks:
-                ask.in_force.update({name: getattr(notice.in_force, name) for name in ask.knobs})
-                record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
-                self._asks.move(ask, "rolled_back", notice.reason)
-            self._take_back_elsewhere(asks)
-            if record.role != OTHER:
-                group, former = notice.in_force, self._former.get(asks[0].id)
-                self._recorder.setting = Setting(former, group.capacity, group.num_workers)
-
-    def _take_back_elsewhere(self, asks: list[Ask]) -> None:
-        """Loaders that took the change before this one failed give it back at their next boundary."""
-        for other in list(self._registry.records.values()):
-            if other.last_landing is not None and any(ask in other.last_landing[0] for ask in asks):
-                (_, other.asked), other.last_landing = other.last_landing, None
-
-
-def _safe_length(loader: Any) -> int | None:
-    """Batches per epoch where torch's own samplers can tell without running any code of the script but ``len``."""
-    sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    for part in (sampler, getattr(sampler, "sampler", None)):
-        if part is not None and not type(part).__module__.startswith("torch.utils.data.sampler"):
-            return None
-    return None if loader._dataset_kind else len(sampler)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections import deque
 from typing import Any, Callable
 
 from . import recorder as phases
-from .place import where
+from .epochs import Epochs
+from .place import made_by_installed_code, where
 from .recorder import Recorder
+from .registry import Registry
 from .roles import Roles
 from .samples import SIZES, first_dimension
-from .streams import OTHER, TRAIN, UNKNOWN, LoaderRecord, Registry, Stream
+from .streams import TRAIN, Stream
 from .waits import look_at_queue
 
 WORTH_A_LOOK_NS = 500_000
@@ -42,7 +43,7 @@ class LoaderHooks:
         self.on_open: Callable[[], None] = lambda: None
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
-        self.news: deque[dict[str, Any]] = deque()
+        self.epochs = Epochs(recorder, roles, registry, changes, run)
         self.facts_due = True
         self.look_due = False
         self._looks = self._facts_ns = 0
@@ -64,11 +65,13 @@ class LoaderHooks:
 
     # ---- DataLoader.__init__ ----
 
-    def entering_init(self, loader: Any, *_: Any) -> None:
+    def entering_init(self, loader: Any, *_: Any) -> Any:
         self._registry.constructed(loader, where(self._torch_folder, loader))
+        return loader if made_by_installed_code(self._torch_folder) else None
 
-    def left_init(self, token: Any, result: Any, error: BaseException | None) -> None:
-        """Nothing to leave."""
+    def left_init(self, loader: Any, result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._registry.derived(loader)
 
     # ---- DataLoader.__iter__ ----
 
@@ -80,13 +83,13 @@ class LoaderHooks:
         self.on_open()
         if not registry.known(loader):
             registry.constructed(loader, where(self._torch_folder, loader))
-        self.close_trailing()
+        self.epochs.close_trailing()
         record, fresh = registry.record_of(loader)
         if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
-            self._end_late_step(record, now)
+            self.epochs.late_step(record, now)
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
-            self.left(former)  # torch uses one iterator again and again
+            self.epochs.left(former)  # torch uses one iterator again and again
         stream, apart = Stream(record, now, thread), recorder.apart_ns
         stream.base = recorder.mark(now)
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
@@ -118,19 +121,6 @@ class LoaderHooks:
         self._run("swap", self._changes.opened, stream, record.alive(), iterator, stream.planned)
         self._changes.news = self.facts_due = True
 
-    def _end_late_step(self, record: LoaderRecord, now: int) -> None:
-        """An update came after the last iterator was gone.
-
-        Where the script takes ``next(iter(loader))`` in each step, here is where the next batch is asked for; where
-        the iterator was used up, the step has ended with its update and a gap has followed.
-        """
-        recorder = self._recorder
-        if record.stream is not None and record.stream.used_up:
-            recorder.end_step(recorder.last_update_ns)
-            recorder.leave_steps()
-        else:
-            recorder.end_step(now)
-
     # ---- iterator.__next__ ----
 
     def entering_next(self, iterator: Any) -> tuple[Stream, int] | None:
@@ -147,9 +137,11 @@ class LoaderHooks:
         if recorder.inside:
             return None  # a loader inside another loader's dataset: its time is the outer one's
         recorder.inside = True
+        if recorder.trailing not in (None, stream) and stream.trains:
+            self.epochs.close_trailing()
         if stream.trains and recorder.updates:
             recorder.end_step(now)
-        if recorder.base is None and stream.batches and (stream.batches > 1 or stream.consumed):
+        if recorder.base is None and stream.batches and (stream.consumed or stream.batches >= stream.record.lead):
             stream.rebase(recorder.mark(now))  # batches that nobody trained on: not part of the step to come
         stream.entered = now
         if recorder.attention and self._changes.concerns(stream):
@@ -199,9 +191,9 @@ class LoaderHooks:
         stream.start_ns += start
         if error is not None:
             if self.facts_due and stream.control is not None:  # the last fetch may have been what failed
-                self._run("swap", self._changes.notices, stream.record, stream.control)
+                self._run("swap", self._changes.take_notices, stream.record, stream.control)
             if isinstance(error, StopIteration):
-                self._used_up(stream, began, now)
+                self.epochs.used_up(stream, began, now)
             return
         if not stream.batches:
             stream.record.epoch_start_ms = stream.start_ns / 1e6
@@ -235,63 +227,5 @@ class LoaderHooks:
 
     def _iterator_died(self, stream: Stream, _: Any) -> None:
         """A weakref callback: the script let go of the iterator (``break``). Runs anywhere: only a few stores."""
-        self.left(stream)
-
-    def _used_up(self, stream: Stream, began: int, now: int) -> None:
-        """StopIteration: the epoch is over, unless the script has read one batch ahead and will train on it yet."""
-        stream.used_up = True
-        if stream.trains and stream.batches - stream.consumed == 1 < stream.batches:
-            self._recorder.trailing = stream
-        else:
-            self.ended(stream, began, now)
-
-    def close_trailing(self) -> None:
-        """Something else begins: the batch that was read ahead has been trained on."""
-        stream, self._recorder.trailing = self._recorder.trailing, None
-        if stream is not None:
-            self.left(stream)
-
-    def left(self, stream: Stream) -> None:
-        """The script will not come back to this stream: its last step ended with the last update."""
-        recorder = self._recorder
-        self.ended(stream, recorder.last_update_ns if recorder.updates else stream.entered)
-
-    def tell_others(self) -> None:
-        """Something trains: loaders that have served, and it was not for that, are others. Before, nobody can tell."""
-        for record in list(self._registry.records.values()):
-            if record.role == UNKNOWN and record.stream is not None and record.stream.ended and record.stream.batches:
-                record.role = OTHER
-                self._changes.news = True
-
-    def ended(self, stream: Stream, at_ns: int, closed_ns: int = 0) -> None:
-        """The stream is used up or left: its steps end at ``at_ns``; closing it took until ``closed_ns``."""
-        recorder, record = self._recorder, stream.record
-        if stream.ended:
-            return
-        stream.ended = True
-        if not stream.trains:
-            if recorder.backwards:
-                self.tell_others()
-            return
-        others = any(s.trains and s is not stream and not s.ended for s in self._roles.recent)
-        if not others and stream.thread == recorder.thread:
-            if recorder.updates and recorder.base is not None:
-                recorder.end_step(at_ns)
-            recorder.decide_own_optimizer()
-            recorder.leave_steps(max(0, closed_ns - at_ns))
-        # read ahead, the training is some batches behind: what was served is all that can be said
-        steps = stream.batches if record.read_ahead else recorder.steps - stream.first_step
-        if not steps or not stream.batches:
-            return
-        samples = None if stream.unsized else stream.samples
-        self.news.append({
-            "m": "epoch", "loader": record.id, "epoch": record.epochs, "steps": steps, "samples": samples,
-            "wall_ns": max(at_ns, closed_ns) - stream.opened_ns - (recorder.apart_ns - stream.apart_ns),
-            "start_ns": stream.start_ns, "whole": stream.change == recorder.setting.change,
-        })  # fmt: skip
-        record.epochs += 1
-        record.steps_per_epoch = steps
-        if samples is not None:
-            record.samples_by_epoch.append(samples)
-        recorder.epoch, recorder.epoch_began_step = record.epochs, recorder.steps
-        self._changes.news = True
+        if stream is not self._recorder.trailing or self._recorder.trailing_done():
+            self.epochs.left(stream)

@@ -44,7 +44,13 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         init = guard.around("places", loader.__init__, hooks.entering_init, hooks.left_init)
         opened = guard.around("loaders", opener, hooks.entering_iter, hooks.left_iter, frames=2)
         fetched = guard.around("loaders", iterator.__next__, hooks.entering_next, hooks.left_next)
-        loader.__init__, loader.__iter__, iterator.__next__ = init, opened, fetched
+        length = guard.around("lengths", loader.__len__, probe.batching.length_asked, probe.batching.left_length)
+        loader.__init__, loader.__iter__, loader.__len__, iterator.__next__ = init, opened, length, fetched
+
+    def schedules() -> None:
+        schedule = sys.modules["torch.optim.lr_scheduler"].LRScheduler
+        noted = probe.batching.schedules
+        schedule.__init__ = guard.around("schedules", schedule.__init__, noted.made, noted.left)
 
     def samples() -> None:
         iterator = sys.modules["torch.utils.data.dataloader"]._BaseDataLoaderIter
@@ -56,6 +62,12 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]
+        # is_compiling() itself makes Dynamo keep code that does nothing: one more compilation for each optimizer
+        # whose step the script compiles. This one, which is as true while it traces, does not.
+        traced = getattr(sys.modules["torch.nn.modules.activation"], "_is_make_fx_tracing", None)
+        if traced is not None:
+            recorder.is_traced = traced
+            guard.codes.append(traced.__code__)
         module.register_optimizer_step_pre_hook(recorder.before_optimizer_step)
         module.register_optimizer_step_post_hook(recorder.after_optimizer_step)
 
@@ -65,8 +77,8 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         probe.roots.search()
 
     return {
-        "loaders": loaders, "samples": samples, "backward": backward, "optimizer": optimizers,
-        "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
+        "optimizer": optimizers, "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 

@@ -33,6 +33,14 @@ def where(torch_folder: str, made: Any) -> str:
     return fallback
 
 
+def made_by_installed_code(torch_folder: str) -> bool:
+    """Whether the innermost frame outside torch and us is an installed package's: no line of the user's made this."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
+        frame = frame.f_back
+    return frame is not None and _installed(frame.f_code.co_filename)
+
+
 def _installed(path: str) -> bool:
     return "site-packages" in path or "dist-packages" in path or path.startswith((_STDLIB, "<frozen", "<string"))
 

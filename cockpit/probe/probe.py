@@ -15,8 +15,9 @@ from typing import Any
 
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
 from .asks import Asks
+from .batching import Batching
 from .changes import Changes
-from .devices import used_devices
+from .devices import Devices
 from .guard import Guard
 from .hooks import LoaderHooks
 from .kernels.compiling import keep_apart
@@ -26,10 +27,10 @@ from .link import Link
 from .patience import least_s
 from .pulse import PERIOD_S, Pulse
 from .recorder import Recorder
+from .registry import Registry
 from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
-from .streams import Registry
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
@@ -59,25 +60,26 @@ class Probe:
         self.kernels = Kernels(torch, clock, self.recorder.ident, self._world)
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
-        self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing)
+        self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
+        self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.hooks.on_boundary = self.landing.at_boundary
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
-        self.roots.on_evaluation = self.hooks.close_trailing
+        self.roots.on_evaluation = self.hooks.epochs.close_trailing
         self.roots.on_dynamo = self.kernels.watch.attach
         self.training.on_first_backward = self._search_roots
-        self.pulse = Pulse(lambda: self.guard.run("link", self.beat))
+        self.pulse = Pulse(lambda: self.guard.run("link", self.beat), self.at_exit)
         self.blocks = Blocks()
-        self.devices: tuple[str, ...] = ()
+        self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
         self.child = _is_child()
         self._said_off = 0
         self._said_trains = False
-        self._unread = False
+        self._unread = self._over = False
         self._backwards_seen = 0
         self._rows_ns = 0
 
@@ -99,13 +101,13 @@ class Probe:
             "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
-            "devices": list(self.devices),
+            "devices": list(self.devices.names),
         }  # fmt: skip
         return [hello, self._loaders(), *self.asks.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
-        return loader_message(self.registry.records.values(), self._cannot_change(), rows)
+        return loader_message(self.registry.records.values(), self._cannot_change(), rows, self.batching.row)
 
     def _cannot_change(self) -> str | None:
         """Why no loader can be changed any more: a hook that this needs has failed."""
@@ -173,11 +175,11 @@ class Probe:
             marks.append(recorder.done.popleft())
         for block in self.blocks.feed(marks, can_tell):
             link.say(block)
-        for news in (self.hooks.news, self.asks.said):
+        for news in (self.hooks.epochs.news, self.asks.said):
             while news:
                 link.say(news.popleft())
-        if self.changes.news or self.landing.news:
-            self.changes.news = self.landing.news = False
+        if self.changes.news or self.landing.news or self.asks.news:
+            self.changes.news = self.landing.news = self.asks.news = False
             link.say(self._loaders())
         if recorder.steps:
             link.say(self.ticks.read(now, self.hooks, can_tell, self.kernels.watch.found()))
@@ -203,8 +205,8 @@ class Probe:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
         self.recorder.awaited = self.landing.waits
-        if not self.devices:
-            self.guard.run("devices", self._see_devices)
+        if self.guard.run("devices", self.devices.look, self.clock()):
+            self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
 
@@ -212,12 +214,6 @@ class Probe:
         """Training begins, perhaps in another thread than before: look for its roots until the next step ends."""
         self.guard.run("forward", self.roots.search)
         self.recorder.awaited = True
-
-    def _see_devices(self) -> None:
-        """In the training's thread, once: the probe's own never asks the driver anything."""
-        self.devices = used_devices(self.torch)
-        if self.devices:
-            self._said_trains = False  # so that hello is said once more, with them
 
     def on_open(self) -> None:
         """A loader is being iterated and no thread runs yet: hear what was asked before the first step."""
@@ -253,7 +249,7 @@ class Probe:
         self.recorder.reset()
         self.roles.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
-        self.hooks.news.clear()
+        self.hooks.epochs.news.clear()
         self.asks.restart()
         self.landing.restart()
         self._unread = True
@@ -263,13 +259,16 @@ class Probe:
         self.guard.run("link", self._last_words)
 
     def _last_words(self) -> None:
+        if self._over:
+            return
+        self._over, self.pulse.wanted = True, False
         self.pulse.stop(0.03)
-        self.pulse.wanted = False
+        self.batching.closing = True
         if self.recorder.steps or self.link.connected:
             for record in self.registry.training():
                 stream = record.open_stream()
                 if stream is not None:
-                    self.hooks.left(stream)
+                    self.hooks.epochs.left(stream)
             if self.recorder.updates:
                 self.recorder.end_step(self.recorder.last_update_ns)
             self._gather(self.clock())

@@ -7,7 +7,9 @@ training takes, never touch torch, and say nothing on stdout or stderr.
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
+import sys
 import threading
 from typing import Callable
 
@@ -19,10 +21,12 @@ _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 
 
 class Pulse:
-    """Runs ``beat`` in its thread. ``wanted`` False: never again in this process."""
+    """Runs ``beat`` in its thread, ``last`` at the end. ``wanted`` False: never again in this process."""
 
-    def __init__(self, beat: Callable[[], None]) -> None:
+    def __init__(self, beat: Callable[[], None], last: Callable[[], None]) -> None:
         self._beat = beat
+        self._last = last
+        self._minds_end = False
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self.wanted = True
@@ -37,6 +41,14 @@ class Pulse:
             self._stop = threading.Event()
             self._thread = threading.Thread(target=self._run, args=(self._stop,), name="cockpit", daemon=True)
             self._thread.start()
+            self._mind_the_end()
+
+    def _mind_the_end(self) -> None:
+        """What multiprocessing forks ends without running what atexit knows; its own last calls it makes."""
+        util = sys.modules.get("multiprocessing.util")
+        if not self._minds_end and util is not None and multiprocessing.parent_process() is not None:
+            self._minds_end = True
+            util.Finalize(None, self._last, exitpriority=-100)
 
     def _run(self, stop: threading.Event) -> None:
         # at once: a training that is killed soon after its first step has still been seen
@@ -55,5 +67,5 @@ class Pulse:
 
     def forget(self) -> None:
         """In a forked child: the thread did not come along."""
-        self._thread = None
+        self._thread, self._minds_end = None, False
         self._stop = threading.Event()

@@ -62,7 +62,7 @@ class Recorder:
 
     def __init__(self, clock: Callable[[], int], is_compiling: Callable[[], bool]) -> None:
         self.clock = clock
-        self.is_compiling = is_compiling
+        self.is_compiling = self.is_traced = is_compiling
         self.ident = threading.get_ident
         self.on_step: Callable[[], None] = lambda: None
         self.done: deque[Mark] = deque(maxlen=KEPT)
@@ -100,7 +100,8 @@ class Recorder:
         self.left_out: list[tuple[int, int]] = []
         """What was left out while it was open which step it would have belonged to."""
         self.trailing: Any = None
-        """A used-up stream whose last batch is still to be trained on (frameworks read one batch ahead)."""
+        self.trailing_from = 0
+        """A used-up stream whose last batches are still to be trained on (frameworks read ahead)."""
         self.last_forward: Mark | None = None
         """Where the newest forward outside all steps began: where steps begin if it turns out that they do."""
         self.provisional: list[Mark] = []
@@ -174,6 +175,22 @@ class Recorder:
         if self.awaited:
             self.on_step()
 
+    def next_of_trailing(self) -> bool:
+        """A forward after an update: whether it is for the next of several batches that a used-up stream has left.
+
+        Told by how many backwards a step had while the loader still said where steps end.
+        """
+        stream = self.trailing
+        if stream is None or stream.behind < 2 or self.backwards - self.trailing_from < stream.per_step:
+            return False
+        stream.behind -= 1
+        self.trailing_from = self.backwards
+        return True
+
+    def trailing_done(self) -> bool:
+        """Whether all that was left of the used-up stream has been trained on, as far as backwards can tell."""
+        return bool(self.backwards - self.trailing_from >= self.trailing.behind)
+
     def leave_out(self, spent_ns: int) -> None:
         """``spent_ns`` that have just passed (compiling) belong to no phase and to no step."""
         self.charged += spent_ns
@@ -201,7 +218,7 @@ class Recorder:
     # ---- the optimizer: torch's own hooks for all optimizers, with nothing in them that could fail ----
 
     def before_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.is_compiling():
+        if self.is_traced():
             return
         self.optimizer_depth += 1
         if self.optimizer_depth > 1:
@@ -210,11 +227,13 @@ class Recorder:
         self._optimizer_began = (self.since, self.charged, was)
 
     def after_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.is_compiling():
+        if self.is_traced():
             return
         self.optimizer_depth -= 1
         if self.optimizer_depth > 0:
             return
+        if self.optimizer_depth < 0:  # its beginning was compiled by the script: counted, and not timed
+            self.optimizer_depth, self._optimizer_began = 0, (self.clock(), self.charged, self.doing)
         began, charged, self.doing = self._optimizer_began
         now = self.since = self.last_update_ns = self.clock()
         own = now - began - (self.charged - charged)

@@ -7,7 +7,7 @@ or a tensor, since dropping the last reference to one of those here would shut i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..model.knobs import LOADER_KNOBS
 from .recorder import Mark, Recorder, sums_of
@@ -145,20 +145,32 @@ class Ticks:
         return seen
 
 
-def loader_message(records: Iterable[LoaderRecord], off: str | None, rows: Iterable[Any] = ()) -> dict[str, Any]:
+BatchRow = Callable[[LoaderRecord, Optional[str]], dict[str, Any]]
+
+
+def loader_message(
+    records: Iterable[LoaderRecord],
+    off: str | None,
+    rows: Iterable[Any] = (),
+    batch_row: BatchRow | None = None,
+) -> dict[str, Any]:
     """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change.
 
     ``rows`` are the knobs of the whole training, told beside them: a training without a loader has them too.
+    ``batch_row`` tells of one loader's batch size.
     """
-    loaders = [_loader(record, off) for record in list(records) if record.iterators]
+    loaders = [_loader(record, off, batch_row) for record in list(records) if record.iterators]
     return {"m": "loaders", "loaders": loaders, "kernels": [row._asdict() for row in rows]}
 
 
-def _loader(record: LoaderRecord, off: str | None) -> dict[str, Any]:
+def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None) -> dict[str, Any]:
+    knobs = [_knob(record, name, off) for name in LOADER_KNOBS]
+    if batch_row is not None and record.batch is not None:
+        knobs.append(batch_row(record, off))
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
         "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": [_knob(record, name, off) for name in LOADER_KNOBS], "workers": list(record.workers),
+        "knobs": knobs, "workers": list(record.workers),
         "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip

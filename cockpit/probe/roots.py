@@ -180,7 +180,8 @@ class Roots:
             return
         recorder.forward_seen = True
         plain = recorder.base is not None and recorder.forward_steps and not recorder.loaderless
-        if (not plain or recorder.trailing is not None) and recorder.doing != phases.BACKWARD:  # there, checkpointing computes again
+        # in a backward it is checkpointing that computes again
+        if (not plain or recorder.trailing) and recorder.doing != phases.BACKWARD:
             self._perhaps_a_step(began)
         recorder.charged += own
         recorder.forward += own

@@ -1,7 +1,7 @@
-"""The loaders of this process and the iterators (streams) that the script opens on them.
+"""What is known of each loader of this process, and of the iterators (streams) that the script opens on them.
 
-Kept by the hooks; read by ``changes`` and ``reports``. A loader is known by where the script made it, so that one
-that is made anew each epoch stays one loader. It never keeps a DataLoader, an iterator or a dataset alive.
+Kept by the hooks; read by ``changes`` and ``reports``. A record outlives the DataLoader objects that the script makes
+at one place. It never keeps a DataLoader, an iterator or a dataset alive.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class Stream:
     __slots__ = (
         "__weakref__",
         "apart_ns",
+        "backwards",
         "base",
         "batches",
+        "behind",
         "change",
         "consumed",
         "control",
@@ -34,13 +36,16 @@ class Stream:
         "interval",
         "iterator",
         "landing",
+        "lead",
         "opened_ns",
         "pending_at",
         "pending_samples",
         "pending_start",
         "pending_unsized",
         "pending_wait",
-        "planned", "record",
+        "per_step",
+        "planned",
+        "record",
         "samples",
         "sizes",
         "slowest_ns",
@@ -63,6 +68,7 @@ class Stream:
         self.change: str | None = None
         self.apart_ns = 0
         self.batches = self.consumed = self.samples = self.unsized = self.first_step = 0
+        self.lead = self.backwards = self.behind = self.per_step = 0
         self.start_ns = self.stalled_ns = self.slowest_ns = 0
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
         self.pending_at = -1
@@ -76,6 +82,21 @@ class Stream:
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
         self.base = base if base is not None else self.base
 
+    def first_trained(self, backwards: int) -> None:
+        """The first backward on it, and the ``backwards``-th of all: ``lead`` batches had been handed out by then."""
+        self.lead, self.backwards = self.batches, backwards
+
+    def still_to_train(self, backwards: int) -> int:
+        """How many batches the script holds that it has still to train on, after ``backwards`` of all.
+
+        Only a loop that had read ahead before its first backward keeps some; others have skipped them, or made one
+        backward of several. A loop may fetch the batches of a whole update at once, or go back twice on each.
+        """
+        if not self.consumed:
+            return self.batches
+        by_fetch, by_backward = self.batches - self.consumed, self.batches - (backwards - self.backwards + 1)
+        return next((held for held in (by_fetch, by_backward) if 0 < held < self.lead), 0)
+
 
 class LoaderRecord:
     """One loader as the run knows it; outlives the DataLoader objects that the script makes at one place."""
@@ -84,7 +105,10 @@ class LoaderRecord:
         self.id = name
         self.role = UNKNOWN
         self.kind = "map"
-        self.epochs = 0
+        self.epochs = self.epochs_before = 0
+        """Epochs of its own, and those that others had served before it first trained."""
+        self.lead = 2
+        """So many batches may be fetched before the first of them is trained on: more than that have been skipped."""
         self.iterators = 0
         self.batches_per_epoch: int | None = None
         self.steps_per_epoch: int | None = None
@@ -93,6 +117,18 @@ class LoaderRecord:
         self.samples_by_epoch: deque[int] = deque(maxlen=64)
         self.epoch_start_ms: float | None = None
         self.last_step = -1
+        self.batch: Any = None
+        """The BatchSize of the present DataLoader. It and what follows are kept by ``batching`` alone."""
+        self.trial: Any = None
+        self.accepted: Value | None = None
+        """The batch size that was last brought into force here."""
+        self.used_up: bool | None = None
+        """Whether the last epoch that was trained on ended by exhausting the loader; None: there was none yet."""
+        self.span = (0, 0)
+        """The steps of that epoch: the first, and the first after it."""
+        self.framework: str | None = None
+        self.asked_length: str | None = None
+        """Who has asked for ``len`` of the loader."""
         self.loader: weakref.ref[Any] | None = None
         self.control: Any = None
         self.stream: Stream | None = None
@@ -129,92 +165,13 @@ class LoaderRecord:
         return self.stream is None or self.stream.ended or self.stream.iterator() is None
 
     def epochs_begun(self) -> int:
-        """Epochs so far as the entry of ``__iter__`` sees them.
+        """Epochs so far, of the whole training, as the entry of ``__iter__`` sees them.
 
         A framework may hold the old iterator until it has the new one: then the epoch that is still open is over.
         """
         open_one = self.open_stream()
-        return self.epochs + (open_one is not None and open_one.trains and open_one.batches > 0)
+        return self.epochs_before + self.epochs + (open_one is not None and open_one.trains and open_one.batches > 0)
 
     def open_stream(self) -> Stream | None:
         """The newest iterator's stream, or None where it has ended."""
         return self.stream if self.stream is not None and not self.stream.ended else None
-
-
-class _Made:
-    """One DataLoader object: where it was made, its name once it has one, its LoaderControl once it needs one."""
-
-    __slots__ = ("control", "met", "name", "place", "ref")
-
-    def __init__(self, ref: weakref.ref[Any], place: str) -> None:
-        self.ref = ref
-        self.place = place
-        self.name: str | None = None
-        self.met = False
-        self.control: Any = None
-
-
-class Registry:
-    """Names DataLoaders: ``constructed`` when one is made, ``record_of`` when it is first iterated.
-
-    Naming waits for the first ``__iter__`` since a loader that is made anew in the epoch loop still has its
-    former self alive while it is constructed. Keyed by ``id``: a loader need not be hashable.
-    """
-
-    def __init__(self) -> None:
-        self.records: dict[str, LoaderRecord] = {}
-        self._made: dict[int, _Made] = {}
-
-    def constructed(self, loader: Any, place: str) -> _Made:
-        """``loader`` was made at ``place``; loaders are remembered in the order they were made."""
-        key, made = id(loader), self._made
-        made.pop(key, None)
-        entry = made[key] = _Made(weakref.ref(loader, lambda _: made.pop(key, None)), place)
-        return entry
-
-    def known(self, loader: Any) -> bool:
-        """Whether the making of ``loader`` was seen."""
-        entry = self._made.get(id(loader))
-        return entry is not None and entry.ref() is loader
-
-    def record_of(self, loader: Any) -> tuple[LoaderRecord, bool]:
-        """The record of ``loader``, and whether this object is new to it; it must be ``known``."""
-        entry = self._made[id(loader)]
-        if entry.name is None:
-            self._name_those_made_at(entry)
-        name = str(entry.name)
-        fresh, entry.met = not entry.met, True
-        record = self.records.setdefault(name, LoaderRecord(name))
-        record.loader = entry.ref
-        return record, fresh
-
-    def _name_those_made_at(self, last: _Made) -> None:
-        """Names all loaders of one place in the order they were made, up to and including ``last``."""
-        for entry in list(self._made.values()):
-            if entry.place == last.place and entry.name is None:
-                entry.name = self._free_name(entry.place)
-            if entry is last:
-                break
-
-    def _free_name(self, place: str) -> str:
-        taken = {entry.name for entry in self._made.values()}
-        number, name = 1, place
-        while name in taken:
-            number += 1
-            name = "%s#%d" % (place, number)
-        return name
-
-    def control_of(self, loader: Any, make: Any) -> Any:
-        """The LoaderControl of ``loader``, made at first need."""
-        entry = self._made[id(loader)]
-        if entry.control is None:
-            entry.control = make(loader)
-        return entry.control
-
-    def training(self) -> list[LoaderRecord]:
-        """Loaders that train and are still there: the DataLoader, or an iterator that outlives it."""
-        return [
-            record
-            for record in list(self.records.values())
-            if record.role == TRAIN and (record.alive() is not None or record.open_stream() is not None)
-        ]

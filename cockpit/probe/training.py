@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from .recorder import BACKWARD, OPTIMIZER, Recorder
+from .registry import Registry
 from .roles import Roles
-from .streams import TRAIN, Registry, Stream
+from .streams import TRAIN, Stream
 
 
 class Training:
@@ -45,8 +46,11 @@ class Training:
         recent, plain = roles.recent, recorder.base is not None and not recorder.read_ahead
         if plain and len(recent) == 1 and recent[0].trains:
             roles.interval += 1
-            recent[0].interval = roles.interval
-            recent[0].consumed += 1
+            stream = recent[0]
+            stream.interval = roles.interval
+            stream.consumed += 1
+            if not stream.lead:
+                stream.first_trained(recorder.backwards)
             recent.clear()
         elif recent or not plain:
             self._settle(began)
@@ -60,15 +64,18 @@ class Training:
         for stream in training:
             if not stream.trains:
                 self._promote(stream, ahead)
+            if not stream.lead:
+                stream.first_trained(recorder.backwards)
         if not training:
             recorder.loaderless = recorder.loaderless or not known
         if (not training or ahead) and recorder.base is None and recorder.last_forward is not None:
             recorder.begin(recorder.last_forward)
         if not training:
             return
-        recorder.loaderless = recorder.read_ahead = ahead
-        stream = training[-1]
-        recorder.epoch, recorder.epoch_began_step = stream.record.epochs, stream.first_step
+        recorder.read_ahead = ahead
+        # what was fetched whole before it is trained on tells neither steps nor waits
+        recorder.loaderless = ahead or all(stream.used_up for stream in training)
+        recorder.epoch_began_step = max(recorder.epoch_began_step, training[-1].first_step)
         if recorder.base is None:
             bases = [stream.base for stream in training if stream.base is not None]
             recorder.begin(min(bases) if bases else recorder.mark(began))
@@ -78,9 +85,11 @@ class Training:
     def _promote(self, stream: Stream, ahead: bool) -> None:
         recorder, record = self._recorder, stream.record
         stream.trains = True
-        record.role = TRAIN
+        if record.role != TRAIN:
+            record.role, record.epochs_before = TRAIN, recorder.epoch
+        self._hooks.epochs.trained_after_all(stream)
         record.read_ahead = ahead
-        self._hooks.tell_others()
+        self._hooks.epochs.tell_others()
         recorder.samples += stream.pending_samples
         recorder.unsized += stream.pending_unsized
         if recorder.base is not None and not ahead:

@@ -8,6 +8,7 @@ never be imported itself; its syntax is one that older interpreters parse too.
 import json
 import os
 import sys
+import sysconfig
 
 
 def main() -> None:
@@ -29,7 +30,28 @@ def main() -> None:
             facts["accelerator"] = str(accelerator.current_accelerator())
         elif accelerator is None and torch.cuda.is_available():
             facts["accelerator"] = "cuda"
+        facts.update(kernels(torch, facts["accelerator"]))
     sys.stdout.write("\n" + json.dumps(facts) + "\n")
+
+
+def kernels(torch, accelerator):
+    """What the knobs of the kernels need: threads, bf16 in hardware, TF32, and what torch.compile builds with."""
+    found = {"headers": os.path.isfile(os.path.join(sysconfig.get_paths()["include"], "Python.h"))}
+    try:
+        found["threads"] = torch.get_num_threads()
+        found["openmp"] = "openmp" in torch.__config__.parallel_info().lower()
+        if accelerator and accelerator.startswith("cuda"):
+            import importlib.util
+
+            found["triton"] = importlib.util.find_spec("triton") is not None
+            found["bf16"] = found["tf32"] = torch.cuda.get_device_capability() >= (8, 0)
+        else:
+            asked = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
+            known = [bool(ask()) for ask in asked if ask is not None]
+            found["bf16"] = any(known) if known else None
+    except (AttributeError, RuntimeError, AssertionError):
+        pass  # an older torch, or a driver that refuses: what is missing is not known
+    return found
 
 
 def owners(package: str) -> "list[str]":

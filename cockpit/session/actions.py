@@ -28,12 +28,12 @@ class Action:
     acts: bool = False
 
 
-SETTINGS, RUN, SCREEN = "settings", "the run", "the screen"
+SETTINGS, RUN, OUTPUT, SCREEN = "settings", "the run", "its output", "the screen"
 
 ACTIONS: tuple[Action, ...] = (
     Action("up", ("up", "k"), "↑ k", "choose a setting", SETTINGS),
     Action("down", ("down", "j"), "↓ j", "choose a setting", SETTINGS),
-    Action("jump", ("1", "2", "3", "4", "5", "6", "7", "8", "9"), "1–9", "jump to a setting", SETTINGS),
+    Action("jump", ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0"), "1–9", "choose a setting", SETTINGS),
     Action("less", ("left", "minus"), "← -", "one less, one more; queued at once", SETTINGS, "set", acts=True),
     Action(
         "more",
@@ -46,24 +46,32 @@ ACTIONS: tuple[Action, ...] = (
         True,
     ),
     Action("flip", ("space",), "space", "flip a switch, queued at once", SETTINGS, "set", acts=True),
+    Action("about", ("enter",), "enter", "all about this setting, and why not", SETTINGS),
     Action(
         "apply",
         ("a",),
         "a",
-        "apply the queue now, in the middle of the epoch",
+        "apply the queue now, within the epoch",
         RUN,
         "set",
         "apply now",
         True,
     ),
-    Action("undo", ("u",), "u", "drop the queue; else take the last change back", RUN, "undo", "undo", True),
+    Action("undo", ("u",), "u", "drop the queue, or undo the last change", RUN, "undo", "undo", True),
     Action("redo", ("U", "upper_u"), "U", "apply again what was undone", RUN, "redo", acts=True),
     Action("baseline", ("b",), "b", "call what runs now the baseline", RUN, "baseline", "baseline", True),
     Action("save", ("s",), "s", "save the setup to a file; copy it as code", RUN, "save", "save"),
     Action("paste", ("y",), "y", "save the setup to a file; copy it as code", RUN),
+    Action("find", ("slash",), "/", "find in the output; the next, the one before", OUTPUT, "logs", "find"),
+    Action("next", ("n",), "n", "find in the output; the next, the one before", OUTPUT),
+    Action("previous", ("N", "upper_n"), "N", "find in the output; the next, the one before", OUTPUT),
+    Action("output", ("v",), "v", "the output on the whole screen, and back", OUTPUT, "logs"),
+    Action("follow", ("f",), "f", "follow the newest line, or stand still", OUTPUT, "logs"),
+    Action("page_up", ("pageup",), "pgup", "a page up, a page down", OUTPUT),
+    Action("page_down", ("pagedown",), "pgdn", "a page up, a page down", OUTPUT),
     Action("span", ("z",), "z", "how much time the charts show", SCREEN),
-    Action("theme", ("t",), "t", "dark, light", SCREEN),
-    Action("glyphs", ("G", "upper_g"), "G", "braille, block or plain characters", SCREEN),
+    Action("theme", ("t",), "t", "dark or light; braille, block or plain", SCREEN),
+    Action("glyphs", ("G", "upper_g"), "G", "dark or light; braille, block or plain", SCREEN),
     Action("help", ("question_mark",), "?", "this page", SCREEN, "help", "help"),
     Action(
         "leave",

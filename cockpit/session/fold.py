@@ -32,6 +32,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
 
 from . import compiled, gpu, measure, ranks, trials
@@ -80,7 +81,12 @@ def _gpu(state: State, event: GpuSampled) -> State:
 
 def _probe_connected(state: State, event: ProbeConnected) -> State:
     others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
-    return replace(state, probe="connected", probe_seen_s=event.at_s, torch=event.torch, ranks=(*others, event))
+    seen = replace(state, probe="connected", probe_seen_s=event.at_s, probe_reason=None, torch=event.torch)
+    return replace(seen, ranks=(*others, event))
+
+
+def _probe_missed(state: State, event: ProbeMissed) -> State:
+    return replace(state, probe_reason=event.reason) if state.probe == "waiting" else state
 
 
 def _probe_lost(state: State, event: ProbeLost) -> State:
@@ -93,7 +99,7 @@ def _team(state: State, event: RanksSeen) -> State:
 
 
 def _loaders(state: State, event: LoadersSeen) -> State:
-    return replace(state, loaders=event.loaders, kernels=event.kernels)
+    return trials.name_scripts(replace(state, loaders=event.loaders, kernels=event.kernels))
 
 
 def _sampled(state: State, event: Sampled) -> State:
@@ -129,7 +135,8 @@ def _block(state: State, event: BlockMeasured) -> State:
 def _epoch(state: State, event: EpochEnded) -> State:
     # an epoch in whose middle something changed is nobody's
     current = replace(state.current, epoch_s=event.wall_s) if event.whole else state.current
-    return replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
+    state = replace(state, current=current, epochs=(*state.epochs, event)[-EPOCHS_LONGEST:])
+    return trials.epoch_over(state, event)
 
 
 def _baseline(state: State, event: BaselineSet) -> State:
@@ -167,6 +174,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         ended_s=event.at_s,
         ranks=(),
         team=ranks.at_rest(state.team),
+        step=ranks.last_step(state),
         gpu=gpu.at_rest(state.gpu),
     )
     return trials.close_pending(ended, event.at_s)
@@ -182,6 +190,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     MachineSeen: _machine,
     ProbeConnected: _probe_connected,
     ProbeLost: _probe_lost,
+    ProbeMissed: _probe_missed,
     RanksSeen: _team,
     LoadersSeen: _loaders,
     Sampled: _sampled,

@@ -46,6 +46,13 @@ def lead_share(state: State, at_s: float) -> float | None:
     return lead.kernel_active_share
 
 
+def uses_gpu(state: State) -> bool | None:
+    """Whether this training uses a GPU, whatever the machine has; None where no step, or nobody, has told."""
+    if state.gpu is not None or any(rank.accelerator or rank.devices for rank in state.ranks):
+        return True
+    return False if state.step and state.ranks else None
+
+
 def gpus_of(state: State, now_s: float) -> list[dict[str, Any]]:
     """``machine.gpus`` of the status: one object a device; null = not measured, or too old to be true at ``now_s``."""
     seen = state.gpu

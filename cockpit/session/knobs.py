@@ -121,7 +121,8 @@ def _from_start_word(state: State, name: str, value: Value, reports: list[KnobRe
         # told from the first step on; nothing found yet: the model has not been called since
         over = bool(reports) and all(report.in_force is not None for report in reports)
     else:
-        over = bool(reports) and _has_begun(training_loaders(state))
+        waits = any(report.asked is not None for report in reports)
+        over = bool(reports) and _has_begun(training_loaders(state)) and not waits
     over = over or any(not report.can for report in reports) or state.phase in ("ended", "lost")
     return "refused" if over else "queued"
 
@@ -138,6 +139,18 @@ def last_entry(state: State, name: str) -> Entry | None:
 
 def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
     return next((entry for entry in reversed(state.ledger) if name in entry.asked and entry.loader in loaders), None)
+
+
+def is_answered(state: State, entry: Entry) -> bool:
+    """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
+    rooms = {name: BY_NAME[name].room for name in entry.asked}
+    for name in (name for name, room in rooms.items() if room == "batch"):
+        loaders = [info for info in state.loaders if entry.loader == info.id] or training_loaders(state)
+        for report in (report for report in _told_by(loaders) if report.name == name):
+            wanted = report.script if entry.asked[name] == SCRIPT else entry.asked[name]
+            if report.asked != wanted:
+                return False
+    return True
 
 
 def queued(state: State) -> tuple[Entry, ...]:

@@ -129,4 +129,26 @@ def phases_of(blocks: Sequence[BlockMeasured]) -> Phases | None:
         backward_ms=named["backward"] or 0.0,
         optimizer_ms=named["optimizer"] or 0.0,
         other_ms=known,
+        samples=_mean_samples(blocks, steps),
     )
+
+
+def _mean_samples(blocks: Sequence[BlockMeasured], steps: int) -> float | None:
+    counts = [block.samples for block in blocks if block.samples is not None]
+    return sum(counts) / steps if len(counts) == len(blocks) else None
+
+
+SAME_SAMPLES = 0.02
+"""Steps whose samples differ by less than this share are of one size: the last batch of an epoch is smaller."""
+
+
+def scaled_to(phases: Phases, samples: float | None) -> Phases:
+    """``phases`` as long as they would be for a step of ``samples``, so that two batch sizes can be drawn side by side.
+
+    As it is where either is not known, or they are the same but for the last batches.
+    """
+    if not samples or not phases.samples or abs(phases.samples / samples - 1.0) <= SAME_SAMPLES:
+        return phases
+    factor = samples / phases.samples
+    named = {name: value for name, value in vars(phases).items() if name.endswith("_ms") and value is not None}
+    return replace(phases, samples=samples, **{name: value * factor for name, value in named.items()})

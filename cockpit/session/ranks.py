@@ -52,13 +52,14 @@ def gone(state: State) -> tuple[RankInfo, ...]:
     return tuple(rank for rank in state.team.ranks if not rank.alive)
 
 
-def lines(state: State) -> list[str]:
+def lines(state: State, now_s: float) -> list[str]:
     """All ranks for people, one a line; empty where one process trains alone."""
     whose = headline(state)
     if whose is None or state.team is None:
         return []
     over = state.phase in ("ended", "lost")
-    return [f"the run's figures are those of {whose}", *(_words(rank, over) for rank in state.team.ranks)]
+    when = "" if over else f" (all ranks, as of {max(0.0, now_s - state.team.at_s):.0f} s ago)"
+    return [f"the run's figures are those of {whose}{when}", *(_words(rank, over) for rank in state.team.ranks)]
 
 
 def _words(rank: RankInfo, over: bool) -> str:
@@ -73,13 +74,16 @@ def _words(rank: RankInfo, over: bool) -> str:
     return f"{rank.name}: step {step}, waits {waits} ms a step, {per_s} samples/s"
 
 
-def rows(state: State, wait_ms: float | None, samples_per_s: float | None) -> list[dict[str, Any]]:
+def rows(state: State, now_s: float, wait_ms: float | None, samples_per_s: float | None) -> list[dict[str, Any]]:
     """``status["ranks"]``: every process that trains; before one does, those that speak.
 
+    ``age_s``: seconds since its figures were told; null where they are the run's own, or it is over.
     ``wait_ms`` and ``samples_per_s`` are the run's own: one process that trains alone has no others.
     """
     team = state.team
     own = {"step": state.step, "wait_ms": wait_ms, "samples_per_s": samples_per_s}
+    if state.ended_s is not None:
+        own = {"step": state.step}
     if team is None:
         alone = len(state.ranks) == 1
         return [_row(rank.rank, rank.pid, own if alone else {}) for rank in state.ranks]
@@ -94,6 +98,7 @@ def rows(state: State, wait_ms: float | None, samples_per_s: float | None) -> li
                 "wait_ms": rank.wait_ms,
                 "samples_per_s": rank.samples_per_s,
                 "alive": rank.alive,
+                "age_s": None if state.ended_s is not None else max(0.0, now_s - team.at_s),
             },
         )
         for rank in team.ranks
@@ -101,7 +106,15 @@ def rows(state: State, wait_ms: float | None, samples_per_s: float | None) -> li
 
 
 def _row(rank: int | None, pid: int, figures: dict[str, Any]) -> dict[str, Any]:
-    return {"rank": rank, "pid": pid, "step": None, "wait_ms": None, "samples_per_s": None, "alive": True, **figures}
+    unknown = dict.fromkeys(("step", "wait_ms", "samples_per_s", "age_s"))
+    return {"rank": rank, "pid": pid, **unknown, "alive": True, **figures}
+
+
+def last_step(state: State) -> int | None:
+    """How far the run came: where several trained, how far the first of them did, whoever spoke last."""
+    team = at_rest(state.team)
+    lead = lead_of(team) if team is not None and len(team.ranks) > 1 else None
+    return state.step if lead is None or lead.step is None else lead.step
 
 
 def at_rest(team: RanksSeen | None) -> RanksSeen | None:

@@ -71,7 +71,7 @@ def best_entry(state: State) -> Entry | None:
 def text_of(state: State, now_s: float) -> list[str]:
     """The report as lines of text."""
     lines = [headline(state, now_s), ""]
-    if found := ranks.lines(state):
+    if found := ranks.lines(state, now_s):
         lines += ["Ranks", *[f"  {line}" for line in found], ""]
     lines += ["Tried"]
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
@@ -174,6 +174,8 @@ def held_back(state: State) -> list[str]:
         if entry.state in ("refused", "rolled_back") and entry.reason
     ]
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
+    if state.probe_reason is not None:
+        lines.append(f"nothing of it was seen: {state.probe_reason}")
     whole = state.compiled
     if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
         lines.append(f"torch {told}: in no figure of a step or an epoch")

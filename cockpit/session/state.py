@@ -81,7 +81,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Phases:
-    """Mean milliseconds of a step by phase; None: not measured. ``step_ms`` is the whole step."""
+    """Mean milliseconds of a step by phase; None: not measured. ``step_ms`` is the whole step, ``samples`` how many
+    it takes: only steps of equally many may be compared."""
 
     step_ms: float
     wait_ms: float | None
@@ -90,6 +91,7 @@ class Phases:
     backward_ms: float
     optimizer_ms: float
     other_ms: float | None
+    samples: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,15 @@ class Entry:
     recompiles: int | None = None
     settled_steps: int = 0
     settle_steps: int = 0
+    epoch_over: bool = False
+    """Whether a whole epoch has passed since it landed, without which a batch size is never kept."""
 
 
 @dataclass(frozen=True)
 class State:
     """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost.
 
+    ``probe_reason``: why no probe has spoken, where that is known.
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
     """
@@ -163,6 +168,7 @@ class State:
     survivors: tuple[str, ...] = ()
     probe: str = "waiting"
     probe_seen_s: float | None = None
+    probe_reason: str | None = None
     torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
     team: RanksSeen | None = None

@@ -5,15 +5,16 @@ Other people's tools rely on these keys (see the README): more may be added, non
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from cockpit.model.events import LoaderInfo
+from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.names import SCHEMA
 
 from . import compiled, ranks
 from .activity import activity_of
-from .gpu import gpus_of
-from .knobs import knob_rows, training_loaders
+from .gpu import gpus_of, uses_gpu
+from .knobs import KnobRow, knob_rows, training_loaders
 from .measure import phases_of
 from .state import Entry, State
 
@@ -51,6 +52,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "step": state.step,
         "optimizer_steps": state.optimizer_steps,
         "probe": state.probe,
+        "probe_reason": state.probe_reason,
         "epoch_s": {"now": state.current.epoch_s, "baseline": baseline.epoch_s if baseline else None},
         "samples_per_s": live_rate(state),
         "baseline_samples_per_s": baseline.samples_per_s if baseline else None,
@@ -82,12 +84,13 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "ledger": [ledger_line(entry) for entry in state.ledger],
         "findings": [],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
-        "ranks": ranks.rows(state, phases.wait_ms if phases else None, live_rate(state)),
+        "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),
         "machine": {
             "cpus_usable": state.machine.cpus_usable if state.machine else None,
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
             "gpus": gpus_of(state, now_s),
+            "uses_gpu": uses_gpu(state),
             "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,
@@ -127,6 +130,17 @@ def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
         "queue": list(latest.queue) if latest and latest.queue else None,
         "epoch_start_ms": loader.epoch_start_ms,
         "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest else None),
+    }
+
+
+def found_of(state: State, entry: Entry) -> dict[str, Any]:
+    """What is in force now of the knobs that a change asked for, by knob, and what is to be known about it."""
+    named = next((loader for loader in state.loaders if loader.id == entry.loader), None)
+    told: Iterable[KnobRow | KnobReport] = named.knobs if named is not None else knob_rows(state)
+    return {
+        row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": row.note}
+        for row in told
+        if row.name in entry.asked
     }
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
-from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved
-from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
+from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
+from cockpit.model.knobs import BATCH_KNOBS, BY_NAME, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -59,6 +59,8 @@ def moved(state: State, event: ChangeMoved) -> State:
         state_s=event.at_s,
         reason=event.reason if event.reason is not None else entry.reason,
         stall_ms=event.stall_ms if event.stall_ms is not None else entry.stall_ms,
+        # the first step under it; whether it is in force can only be said some steps later
+        at_step=event.step if event.state == "applying" else entry.at_step,
     )
     if event.state == "settling":
         return _landed(state, after, event)
@@ -81,7 +83,7 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
     entry = replace(
         entry,
         landed_s=event.at_s,
-        at_step=event.step,
+        at_step=event.step if entry.at_step is None else entry.at_step,
         change={name: (_found(state, name, before.get(name)), value) for name, value in in_force.items()},
         as_script=tuple(name for name in in_force if before.get(name) == SCRIPT),
     )
@@ -117,6 +119,16 @@ def _found(state: State, name: str, value: Value | None) -> Value | None:
     return next(scripts, value) if value == SCRIPT else value
 
 
+def name_scripts(state: State) -> State:
+    """Where a change was told before the rows were: what the script has is known now."""
+    for entry in state.ledger:
+        pairs = entry.change or {}
+        if any(pair[0] == SCRIPT for pair in pairs.values()):
+            named = {name: (_found(state, name, old), new) for name, (old, new) in pairs.items()}
+            state = with_entry(state, replace(entry, change=named)) if named != pairs else state
+    return state
+
+
 def _discard(event: ChangeMoved) -> int:
     """Steps to throw away: what the old workers had made, and as many as the new ones may have made in the pause."""
     return event.drain + max(event.capacity + POLICY.discard_extra, POLICY.discard_least)
@@ -132,7 +144,8 @@ def _mark_superseded(state: State) -> State:
     other = entry_of(state, state.current.change)
     if other is None or other.state != "settling":
         return state
-    return with_entry(state, replace(other, state="kept", verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
+    word = "kept" if other.epoch_over or not needs_epoch(other) else "settling"
+    return with_entry(state, replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:
@@ -166,22 +179,49 @@ def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
 
 def judge(state: State, block: BlockMeasured) -> State:
     """Renew the comparison of the change that this block was measured under."""
-    segment, before = state.current, state.previous
+    segment = state.current
     entry = entry_of(state, segment.change) if segment.change else None
-    if entry is None or block.change != segment.change or before is None or not is_due(segment):
+    if entry is None or block.change != segment.change or not is_due(segment):
+        return state
+    return _judged(state, entry, block.at_s, block.steps)
+
+
+def epoch_over(state: State, event: EpochEnded) -> State:
+    """A whole epoch has passed: a batch size under which it was seen to its end may be kept now."""
+    for entry in state.ledger:
+        meant = needs_epoch(entry) and entry.loader in (None, event.loader)
+        if entry.state == "settling" and meant and not entry.epoch_over:
+            entry = replace(entry, epoch_over=True)
+            state = with_entry(state, entry)
+            if state.current.change == entry.id:
+                state = _judged(state, entry, event.at_s, 0)
+            else:  # another has landed on top of it meanwhile: no more windows of it alone will come
+                state = with_entry(state, replace(entry, state="kept", state_s=event.at_s))
+    return state
+
+
+def needs_epoch(entry: Entry) -> bool:
+    """Whether only a whole epoch shows that the change may stay."""
+    return any(name in BATCH_KNOBS for name in entry.asked)
+
+
+def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
+    segment, before = state.current, state.previous
+    if before is None:
         return state
     capacity = max(segment.capacity, before.capacity)
     ours = windows_of(segment, capacity)[: POLICY.windows_after_most]
     theirs = windows_of(before, capacity)
     delta = compare(theirs, ours)
-    settled = min(entry.settled_steps + block.steps, entry.settle_steps)
-    kept = entry.state == "settling" and len(ours) >= POLICY.windows_kept
+    settled = min(entry.settled_steps + steps, entry.settle_steps)
+    proven = entry.epoch_over or not needs_epoch(entry)
+    kept = entry.state == "settling" and proven and len(ours) >= POLICY.windows_kept
     return with_entry(
         state,
         replace(
             entry,
             state="kept" if kept else entry.state,
-            state_s=block.at_s if kept else entry.state_s,
+            state_s=at_s if kept else entry.state_s,
             settled_steps=entry.settle_steps if kept else settled,
             before_samples_per_s=rate(theirs),
             before_windows=len(theirs),
@@ -211,7 +251,8 @@ def why_never(state: State, knobs: Iterable[str]) -> str:
     """Why none of ``knobs`` that were still asked for came into force, now that the training has ended."""
     ended = "the training ended before it could be applied"
     if state.probe == "waiting":
-        return ended + ": nothing of it was seen (no torch, python -I or -E, or PYTHONPATH replaced)"
+        likely = "no torch, python -I or -E, or PYTHONPATH replaced"
+        return f"{ended}: nothing of it was seen ({state.probe_reason or likely})"
     if all(BY_NAME[name].room == "kernel" for name in knobs if name in BY_NAME):
         return ended if state.step else ended + ": no training step was seen in it"
     if not state.loaders:

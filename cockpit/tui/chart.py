@@ -16,11 +16,12 @@ from .rows import Row, Run, cells, cut, fit, row
 
 @dataclass(frozen=True)
 class Mark:
-    """A change on the axis: its cell, its words, and the style of both."""
+    """A change on the axis: its cell, its words, the style of both, and fewer words for where there is less room."""
 
     at: int
     words: str
     style: str
+    short: str = ""
 
 
 def area(values: Sequence[float | None], height: int, glyphs: Glyphs, down: bool = False) -> list[str]:
@@ -88,7 +89,8 @@ def axis_row(measured: Sequence[bool], marks: Sequence[Mark], glyphs: Glyphs) ->
             continue
         until = min([width, *(other.at for other in marks[at + 1 :] if other.at > mark.at)])
         room = until - mark.at - 1
-        words = cut(mark.words, room - 1) if room > 3 else ""
+        words = next((words for words in (mark.words, mark.short) if words and cells(words) < room), "")
+        words = words or (cut(mark.words, room - 1) if room > 3 and not mark.short else "")
         runs += [(plain[done : mark.at], "line"), (glyphs.mark, mark.style), (words, mark.style)]
         done = mark.at + 1 + cells(words)
         if words and done < until:

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,22 +21,20 @@ from textual.binding import Binding, BindingType
 
 from cockpit.session.actions import ACTIONS, IN_LEAVE
 
-from . import dialogs
 from .boxes import Box, Drawn
 from .canvas import Canvas
 from .doing import Doing
 from .feed import Feed, Line
 from .frame import frame
 from .glyphs import SETS
+from .keys import Keys
 from .log import Tail
-from .palette import CHOICES
+from .reading import Finder, Reading, jumped
 from .terminal import Terminal
 from .view import SPANS_S, View
 
 TICK_S = 0.5
 TOAST_S = 5.0
-TWICE_S = 2.0
-"""ctrl+c twice within this time leaves."""
 
 
 class Cockpit(App[str], inherit_bindings=False):
@@ -48,11 +47,11 @@ class Cockpit(App[str], inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(",".join(action.keys), f"key_{action.name}", action.help, show=False)
+            Binding(",".join(action.keys), f"key('{action.name}')", action.help, show=False)
             for action in ACTIONS
             if action.name not in (*IN_LEAVE, "jump")
         ),
-        *(Binding(str(number), f"jump({number})", "jump to a setting", show=False) for number in range(1, 10)),
+        *(Binding(str(number % 10), f"jump({number})", "jump to a setting", show=False) for number in range(1, 11)),
     ]
 
     def __init__(
@@ -72,11 +71,11 @@ class Cockpit(App[str], inherit_bindings=False):
         self.doing = Doing(self)
         self.readonly, self.mono = readonly, terminal.mono
         self.look = "sixteen" if self.console.color_system == "standard" else "dark"
-        self.glyphs, self.span, self.cursor = SETS[terminal.glyphs], SPANS_S[0], 0
-        self._tail = Tail(data_dir / "output.log")
+        self.glyphs, self.span, self.chosen = SETS[terminal.glyphs], SPANS_S[0], ""
+        self.keys, self.reading, self.tail = Keys(self), Reading(), Tail(data_dir / "output.log")
+        self._finder = Finder()
         self._canvas = Canvas()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._interrupted_s = float("-inf")
         self._notice, self._notice_until_s = "", 0.0
 
     def compose(self) -> ComposeResult:
@@ -122,20 +121,24 @@ class Cockpit(App[str], inherit_bindings=False):
         return View(
             state=feed.state,
             now_s=self.clock(),
-            cursor=self.cursor,
+            chosen=self.chosen,
             wanted=dict(self.doing.wanted),
             link_lost_s=feed.lost_s,
             glyphs=self.glyphs,
             mono=self.mono,
             readonly=self.readonly,
             column_s=self.span,
-            lines=self._tail.lines,
+            lines=self.tail.lines,
+            first_line=self.tail.first,
+            older=self.tail.older,
+            reading=self.reading,
             notice=self._notice if self.clock() < self._notice_until_s else "",
         )
 
     def tick(self) -> None:
         """Twice a second: what is new, drawn."""
-        self._tail.read()
+        self.tail.read()
+        self._find()
         self.doing.settle()
         self.paint()
 
@@ -154,113 +157,42 @@ class Cockpit(App[str], inherit_bindings=False):
         self.paint()
 
     # ---- keys ----
+    def action_key(self, name: str) -> None:
+        """What the table of actions calls ``name``."""
+        getattr(self.keys, name)()
+
     def action_jump(self, number: int) -> None:
         """Choose a setting by its digit."""
-        if number <= len(self.view().knobs):
-            self.cursor = number - 1
-            self.paint()
+        self.keys.jump(number)
 
-    def action_key_up(self) -> None:
-        """The setting above."""
-        self._choose(self.cursor - 1)
+    def hush(self) -> bool:
+        """Take the notice away; whether there was one."""
+        said, self._notice = self._notice and self.clock() < self._notice_until_s, ""
+        return bool(said)
 
-    def action_key_down(self) -> None:
-        """The setting below."""
-        self._choose(self.cursor + 1)
+    # ---- the output ----
+    @property
+    def page_lines(self) -> int:
+        """Lines of output that the whole screen has room for."""
+        return max(1, self.size.height - 5)
 
-    def _choose(self, at: int) -> None:
-        self.cursor = max(0, min(len(self.view().knobs) - 1, at))
+    def open_output(self) -> None:
+        """Give the output the whole screen."""
+        self.reading = replace(self.reading, open=True)
+
+    def look_for(self, pattern: str, jump: bool = True) -> None:
+        """Mark ``pattern`` in the output; ``jump``: and show the newest line that holds it."""
+        self.reading = replace(self.reading, pattern=pattern, hit=self.reading.hit if not jump else None)
+        self._find()
+        if jump:
+            self.reading = jumped(self.reading, 1, self.tail.first, len(self.tail.lines), self.page_lines)
         self.paint()
 
-    def action_key_less(self) -> None:
-        """One less."""
-        self.doing.move(-1)
-
-    def action_key_more(self) -> None:
-        """One more."""
-        self.doing.move(1)
-
-    def action_key_flip(self) -> None:
-        """The other value of a switch."""
-        self.doing.flip()
-
-    def action_key_apply(self) -> None:
-        """What is queued, now."""
-        self.doing.apply()
-
-    def action_key_undo(self) -> None:
-        """Drop the queue, or take the last change back."""
-        self.doing.undo()
-
-    def action_key_redo(self) -> None:
-        """Apply again what was undone."""
-        self.doing.simple("redo")
-
-    def action_key_baseline(self) -> None:
-        """What runs now is the baseline."""
-        self.doing.simple("baseline", done="what runs now is the baseline")
-
-    def action_key_save(self) -> None:
-        """Show what would be saved and where; write it after ``enter``."""
-        self.doing.save()
-
-    def action_key_paste(self) -> None:
-        """Copy the setup as lines for the script."""
-        self.doing.paste()
-
-    def action_key_span(self) -> None:
-        """How much time the charts show."""
-        self.span = SPANS_S[(SPANS_S.index(self.span) + 1) % len(SPANS_S)]
-        self.paint()
-
-    def action_key_theme(self) -> None:
-        """Dark, light."""
-        if self.look not in CHOICES:
-            self.toast("this terminal has sixteen colours, and one look for them")
-            return
-        self.look = CHOICES[(CHOICES.index(self.look) + 1) % len(CHOICES)]
-        self.screen.set_class(self.look == "light", "light")
-        self.paint()
-
-    def action_key_glyphs(self) -> None:
-        """Braille, block, plain."""
-        names = list(SETS)
-        self.glyphs = SETS[names[(names.index(self.glyphs.name) + 1) % len(names)]]
-        self.paint()
-
-    def action_key_suspend(self) -> None:
-        """Back to the shell; ``fg`` returns."""
-        self.action_suspend_process()
-
-    def action_key_close(self) -> None:
-        """Nothing is open: esc takes a notice away and never leaves."""
-        self._notice = ""
-        self.paint()
-
-    def action_key_help(self) -> None:
-        """The page of keys."""
-        self.box(
-            lambda width, height, top: dialogs.help_rows(width, height, top, self.glyphs),
-            {"question_mark": ""},
-        )
-
-    def action_key_leave(self) -> None:
-        """Leave: at once when the training has ended, else ask how."""
-        state = self.feed.state
-        if state is None:
-            self.exit("detached")
-        elif self.feed.over:
-            self.exit("ended")
-        else:
-            self._interrupted_s = time.monotonic()
-            keys = {"d": "detach", "s": "stop", "q": "", "ctrl+c": "again"}
-            self.box(lambda width, height, top: dialogs.leave_rows(state, width, self.glyphs), keys, self._left)
-
-    def _left(self, how: str) -> None:
-        if how == "detach" or (how == "again" and time.monotonic() - self._interrupted_s < TWICE_S):
-            self.exit("detached")
-        elif how == "stop":
-            self.doing.simple("stop", done="the training was asked to stop; it may save first", force=False)
+    def _find(self) -> None:
+        tail, reading = self.tail, self.reading
+        hits = self._finder.hits(reading.pattern, tail.lines, tail.first, tail.whole) if reading.open else ()
+        if hits != reading.hits:
+            self.reading = replace(reading, hits=hits)
 
     def box(self, drawn: Drawn, keys: dict[str, str], then: Callable[[str], None] | None = None) -> None:
         """Open a box; ``then`` hears the word of the key that closed it."""

@@ -17,7 +17,7 @@ from .glyphs import Glyphs, printable
 from .rows import Row, Run, cells, cut, fit, row
 from .words import label_of
 
-WIDE = 73
+WIDE, WIDEST = 73, 80
 
 
 def box(
@@ -49,16 +49,18 @@ def keys(*pairs: tuple[str, str]) -> list[Run]:
 
 def help_rows(width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
     """The page of keys, from the table of actions, in ``height`` rows; ``top``: the first line shown."""
-    size = min(WIDE, width)
-    lines = help_lines()
+    size = min(WIDEST, width)
     room = max(1, height - 3)
+    lines = help_lines()
+    if len(lines) > room:
+        lines = help_lines(headings=False)
     shown = lines[min(top, max(0, len(lines) - room)) :][:room]
     more = (("↑↓", "scroll"),) if len(lines) > room else ()
     return box("keys", shown, keys(("esc", "close"), *more), size, glyphs, air=False)[:height]
 
 
-def help_lines() -> list[list[Run]]:
-    """One line an action (two that are each other's opposite share one), with the verb that does it from a shell."""
+def help_lines(headings: bool = True) -> list[list[Run]]:
+    """One line an action (those of one kind share one), with the verb that does it from a shell."""
     lines: list[list[Run]] = []
     group = ""
     pending = list(ACTIONS)
@@ -66,12 +68,12 @@ def help_lines() -> list[list[Run]]:
         action = pending.pop(0)
         if action.group != group:
             group = action.group
-            lines.append([(group, "bold text")])
+            lines += [[(group, "bold text")]] if headings else []
         shown = action.shown
-        if pending and pending[0].help == action.help:
+        while pending and pending[0].help == action.help:
             shown = f"{shown} {pending.pop(0).shown}"
         verb = f"cockpit {action.verb}" if action.verb else ""
-        lines.append([(f" {shown:<9}", "bold key"), (f"{action.help:<42} ", "text"), (verb, "faint")])
+        lines.append([(f" {shown:<13}", "bold key"), (f"{action.help:<45} ", "text"), (verb, "faint")])
     return lines
 
 

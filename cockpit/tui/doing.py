@@ -54,9 +54,9 @@ class Doing:
         return self.wanted.get(knob.name, knob.next)
 
     def _usable(self, action: str) -> KnobRow | None:
-        knobs, cursor = self._app.view().knobs, self._app.cursor
+        view = self._app.view()
         reason = self._refusal(action)
-        knob = knobs[cursor] if 0 <= cursor < len(knobs) else None
+        knob = view.knobs[view.cursor] if view.knobs else None
         if reason is None and knob is not None:
             state = self._app.feed.state
             reason = why_not_knob(knob, {**(waiting(state) if state else {}), **self.wanted})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cockpit.session.actions import ACTIONS
 
+from .output import footer_words
 from .rows import Row, Run, cells, cut, fit, width_of
 from .view import View
 
@@ -17,12 +18,7 @@ KEPT = ("help", "leave")
 
 def footer_row(view: View, width: int) -> Row:
     """The keys that work now, from the table of actions; the least important are dropped first."""
-    over = view.known.phase in ("ended", "lost")
-    words = [
-        ("←→" if action.name == "more" else action.shown.split()[0], action.footer)
-        for action in ACTIONS
-        if action.footer and not (action.acts and (view.readonly or over))
-    ]
+    words = footer_words(view) if view.reading.open else _words(view)
     note = [("read only ", "dim on-bar")] if view.readonly else []
     while len(words) > 1 and _width(words) + width_of(note) > width:
         loose = [at for at, (_, word) in enumerate(words) if word not in KEPT]
@@ -31,6 +27,15 @@ def footer_row(view: View, width: int) -> Row:
     for key, word in words:
         runs += [(key, "bold key on-bar"), (f" {word}  ", "dim on-bar")]
     return fit([*runs, *note], width, "text on-bar")
+
+
+def _words(view: View) -> list[tuple[str, str]]:
+    over = view.known.phase in ("ended", "lost")
+    return [
+        ("←→" if action.name == "more" else action.shown.split()[0], action.footer)
+        for action in ACTIONS
+        if action.footer and not (action.acts and (view.readonly or over))
+    ]
 
 
 def _width(words: list[tuple[str, str]]) -> int:

@@ -76,6 +76,13 @@ def step_time(value_ms: float | None) -> str:
     return f"{value_ms:.1f} ms" if value_ms >= 9.995 else f"{value_ms:.2f} ms"
 
 
+def seconds(value_s: float | None) -> str:
+    """A short time, with its unit: ``0.8 s``, ``14.2 s``, ``3:07``."""
+    if value_s is None or not math.isfinite(value_s):
+        return NOTHING
+    return f"{value_s:.1f} s" if value_s < 99.95 else clock(value_s)
+
+
 def clock(value_s: float | None) -> str:
     """A duration: ``0:31``, ``12:04``, ``3:07:00``, ``2d 04h``."""
     if value_s is None or not math.isfinite(value_s):

@@ -6,28 +6,40 @@ oddest included, and never raises for one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cockpit.model.knobs import KNOBS
+from cockpit.session.measure import scaled_to
+
 from .bars import bar_row, legend
+from .card import card_rows
 from .charts import charts
-from .clean import clean
 from .footer import footer_row, notice_rows
 from .format import delta
 from .glyphs import printable
-from .gpu import gpu_card, gpu_rows
+from .gpu import gpu_rows
 from .head import badge, change_row, last_told, mark_of, speed_row, title_row
-from .machine import cores_row, loader_row
+from .machine import cores_row, loader_row, ranks_rows
 from .now import old, phases_before, phases_now
+from .output import log_rows, output_rows
 from .plan import LABEL, Plan, plan_for
-from .rows import BLANK, Row, Run, beside, cut, faded, fit, row
-from .settings import hint_row, settings_rows
+from .rows import BLANK, Row, Run, beside, faded, fit, row, spread, width_of
+from .settings import hint_rows, settings_rows
 from .trials import trials_rows
 from .view import View
+
+CARD_FROM = 60
+"""Columns from which a device's card has gauges that can be read."""
+TRIALS_LEAST = 4
+LOG_LEAST = 4
+"""Rows that trials and output keep beside a device's card."""
 
 
 def frame(view: View, width: int, height: int) -> list[Row]:
     """The picture: ``height`` rows of ``width`` columns each."""
     if width <= 0 or height <= 0:
         return []
-    plan = plan_for(width, height, len(view.knobs))
+    plan = plan_for(width, height, len(KNOBS))
     found = [one_line(view, width)] if plan is None else _whole(view, plan, width, height)
     found = [fit(each, width) for each in found[:height]]
     found += [fit(BLANK, width)] * (height - len(found))
@@ -43,7 +55,10 @@ def frame(view: View, width: int, height: int) -> list[Row]:
 
 def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
     head = [title_row(view, width), *_aged(view, [speed_row(view, width), change_row(view, width)])]
-    body = _columns(view, plan, width) if plan.right else _stacked(view, plan, width)
+    if view.reading.open:
+        body = output_rows(view, height - 4, width)
+    else:
+        body = _columns(view, plan, width) if plan.right else _stacked(view, plan, width)
     body = body[: height - 4]
     body += [BLANK] * (height - 4 - len(body))
     return [*head, *body, footer_row(view, width)]
@@ -51,35 +66,41 @@ def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
 
 def _stacked(view: View, plan: Plan, width: int) -> list[Row]:
     """Everything below one another; trials beside the knobs."""
-    left = plan.left
-    # an accelerator is worth more than lines that the training prints
-    gpu = gpu_rows(view, width, LABEL + 1, max(1, plan.log // 2) if plan.log else 0)
-    panels = beside(
-        settings_rows(view, left, plan.knobs - 2), trials_rows(view, width - left - 2, plan.knobs - 1), left + 2
-    )
+    left, right, tall = plan.left, width - plan.left - 2, plan.knobs - 1
+    # beside the knobs is room for cards where there is some below the trials
+    card = _aged(view, card_rows(view, right, tall - TRIALS_LEAST - 1)) if right >= CARD_FROM else []
+    # else a line a device: an accelerator is worth more than lines that the training prints
+    room = max(1, plan.log // 2) if plan.log else 0
+    extra = [] if card else gpu_rows(view, width, LABEL + 1, room)
+    extra += ranks_rows(view, width, LABEL + 1, room - len(extra))
+    trials = trials_rows(view, right, tall - len(card) - bool(card))
+    trials += [BLANK] * (tall - len(card) - len(trials)) if card else []
+    panels = beside(settings_rows(view, left, plan.knobs - 2), [*trials, *card], left + 2)
     return [
         *_air(plan, 0, _aged(view, charts(view, plan, width))),
-        *_aged(view, [*machine_rows(view, plan, width), *gpu]),
+        *_aged(view, [*machine_rows(view, plan, width), *extra]),
         *_air(plan, 1, _aged(view, step_rows(view, plan, width))),
-        *_air(plan, 2, [*panels, hint_row(view, width)]),
-        *_air(plan, 3, log_rows(view, plan.log - len(gpu), width)),
+        *_air(plan, 2, [*panels, *hint_rows(view, width, plan.hint)]),
+        *_air(plan, 3, log_rows(view, plan.log - len(extra), width)),
     ]
 
 
 def _columns(view: View, plan: Plan, width: int) -> list[Row]:
     """A wide screen: charts, step and knobs at the left; every trial and the output at the right."""
     left, right = plan.left, plan.right
+    ranks = ranks_rows(view, left, LABEL + 1, plan.gaps)
+    plan = replace(plan, gaps=plan.gaps - len(ranks))  # in the place of the last blank row
     first = [
         *_air(plan, 0, _aged(view, charts(view, plan, left))),
-        *_aged(view, machine_rows(view, plan, left)),
+        *_aged(view, [*machine_rows(view, plan, left), *ranks]),
         *_air(plan, 1, _aged(view, step_rows(view, plan, left))),
-        *_air(plan, 2, [*settings_rows(view, left, plan.knobs - 2), hint_row(view, left)]),
+        *_air(plan, 2, [*settings_rows(view, left, plan.knobs - 2), *hint_rows(view, left, plan.hint)]),
     ]
     trials = min(max(10, len(view.known.ledger) + 2), (len(first) - 3) * 2 // 3)
     second = [BLANK, *trials_rows(view, right, trials)]
     second += [BLANK] * (trials + 2 - len(second))
-    card = _aged(view, gpu_card(view, right))
-    second += [*card[: max(0, len(first) - len(second) - 4)], BLANK] if card else []
+    card = _aged(view, card_rows(view, right, len(first) - len(second) - LOG_LEAST - 2))
+    second += [*card, BLANK] if card else []
     said = [each for each in log_rows(view, len(first) - len(second) - 1, right) if each]
     second += [row(("OUTPUT", "bold text")), *said]
     return beside(first, second, width - right)
@@ -116,10 +137,13 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
     """Where a step's time goes: baseline where there is room, before the last change, and now, on one scale."""
     if not plan.bars:
         return []
-    state, letters = view.known, view.mono
-    shown = {"before": phases_before(state), "now": phases_now(state)}
+    state, letters, now = view.known, view.mono, phases_now(view.known)
+    measured = {"before": phases_before(state), "now": now}
     if plan.baseline:
-        shown = {"baseline": state.baseline.phases if state.baseline else None, **shown}
+        measured = {"baseline": state.baseline.phases if state.baseline else None, **measured}
+    # batches of two sizes: every bar is as long as a step of as many samples as it has now would have been
+    samples = now.samples if now is not None else None
+    shown = {name: scaled_to(phases, samples) if phases else None for name, phases in measured.items()}
     longest = max([phases.step_ms for phases in shown.values() if phases is not None] or [0.0])
     empty = {
         "baseline": "after the first full window",
@@ -127,15 +151,9 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
         "now": "no step measured yet under these settings",
     }
     rows = [bar_row(name, phases, width, LABEL + 1, longest, letters, empty[name]) for name, phases in shown.items()]
-    return [*rows, legend(shown, width, LABEL + 1, view.glyphs, letters)]
-
-
-def log_rows(view: View, height: int, width: int) -> list[Row]:
-    """The training's own newest output, newest at the bottom."""
-    if height <= 0:
-        return []
-    said = [text for line in view.lines[-height:] if (text := clean(line)).strip()]
-    if not said and view.known.output is not None:
-        said = [clean(view.known.output.line)]
-    lines = [row((f"{view.glyphs.said} ", "faint"), (cut(line, max(0, width - 2)), "dim")) for line in said]
-    return [*([BLANK] * (height - len(lines))), *lines]
+    colours = legend(shown, width, LABEL + 1, view.glyphs, letters)
+    if shown != measured and samples:
+        note: Row = ((f"for a step of {samples:.0f} samples", "dim"),)
+        used = width_of(colours) - len(colours[-1][0]) + len(colours[-1][0].rstrip())
+        colours = spread(colours, note, width) if used + width_of(note) < width else fit([*note], width)
+    return [*rows, colours]

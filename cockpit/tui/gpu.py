@@ -1,4 +1,4 @@
-"""The accelerators as rows: one line a device under the cores, a card on wide screens. Pure; called by the frame.
+"""The accelerators as rows, one line a device under the cores; ``card`` draws them where there is room. Pure.
 
 It says what each figure is (kernel active, not "busy"), where it comes from and that it is unverified; what was not
 told is left out or gives its reason, and is never 0.
@@ -10,7 +10,7 @@ from cockpit.model.gpu import GpuFigures
 
 from .clean import clean
 from .format import NOTHING, known, share
-from .rows import Row, Run, cut, fit, row, spread, width_of
+from .rows import Row, Run, fit, spread, width_of
 from .view import View
 
 
@@ -26,7 +26,7 @@ def gpu_rows(view: View, width: int, label: int, at_most: int) -> list[Row]:
     left = seen.devices[len(shown) :]
     if left:
         name, words = ("", f"and {len(left)} more") if shown else ("gpu", f"{len(left)} devices")
-        tail: list[Run] = [(f" {_source(left[0])}", "faint")]
+        tail: list[Run] = [(f" {source_of(left[0])}", "faint")]
         found.append(spread([(name.ljust(label), "dim"), (f"{words}, {_together(left)}", "text")], tail, width))
     return found
 
@@ -44,9 +44,9 @@ def _device_row(view: View, device: GpuFigures, width: int, label: int) -> Row:
     start: list[Run] = [("gpu".ljust(label), "dim")]
     if device.trouble is not None:
         style = "bold alarm" if device.gone else "dim"
-        return fit([*start, (f"{_name(device)}: {clean(device.trouble)}", style)], width)
-    parts = [_active(device), *(part for part in (_throttled(device), *_rest(device)) if part)]
-    tail: list[Run] = [(f" {_source(device)}", "faint")]
+        return fit([*start, (f"{name_of(device)}: {clean(device.trouble)}", style)], width)
+    parts = [active_runs(device), *(part for part in (throttled_runs(device), *_rest(device)) if part)]
+    tail: list[Run] = [(f" {source_of(device)}", "faint")]
     room = width - width_of(start) - width_of(tail)
     return spread([*start, *_joined(view, parts, room)], tail, width)
 
@@ -61,26 +61,28 @@ def _joined(view: View, parts: list[list[Run]], room: int) -> list[Run]:
     return found
 
 
-def _active(device: GpuFigures) -> list[Run]:
+def active_runs(device: GpuFigures) -> list[Run]:
+    """``94% kernel active``, or why that is not told."""
     reason = (device.missing or {}).get("utilisation")
     if device.kernel_active_share is None:
         return [(clean(reason) if reason else NOTHING, "dim"), (" kernel active", "dim")]
     return [(share(device.kernel_active_share, 4).strip(), "bold"), (" kernel active", "dim")]
 
 
-def _throttled(device: GpuFigures) -> list[Run]:
+def throttled_runs(device: GpuFigures) -> list[Run]:
+    """Why it runs slower than it could; nothing where it does not, or does not tell."""
     return [(f"throttled: {', '.join(map(clean, device.throttled))}", "bold alarm")] if device.throttled else []
 
 
 def _rest(device: GpuFigures) -> list[list[Run]]:
-    watts = _of(device.power_w, device.power_limit_w, "W", 1.0)
-    memory = _of(device.memory_used_bytes, device.memory_total_bytes, "GiB", 2.0**30)
+    watts = amount(device.power_w, device.power_limit_w, "W", 1.0)
+    memory = amount(device.memory_used_bytes, device.memory_total_bytes, "GiB", 2.0**30)
     degrees = "" if device.temperature_c is None else f"{device.temperature_c} °C"
-    clock = _of(device.sm_clock_mhz, device.sm_clock_max_mhz, "MHz", 1.0)
+    clock = amount(device.sm_clock_mhz, device.sm_clock_max_mhz, "MHz", 1.0)
     return [[(text, "text")] for text in (memory, watts, degrees, clock) if text]
 
 
-def _of(value: float | None, limit: float | None, unit: str, by: float) -> str:
+def amount(value: float | None, limit: float | None, unit: str, by: float) -> str:
     """``30.0 of 80.0 GiB``; without its limit where that is not known; empty where nothing is."""
     if value is None or not known(value):
         return f"{limit / by:.{_places(by)}f} {unit}" if limit is not None and by > 1.0 and known(limit) else ""
@@ -92,30 +94,12 @@ def _places(by: float) -> int:
     return 1 if by > 1.0 else 0
 
 
-def _name(device: GpuFigures) -> str:
+def name_of(device: GpuFigures) -> str:
     """What people call it, and the end of what the driver calls it: numbers would be another order's."""
     return f"{clean(device.name or 'gpu')} {clean(device.uuid)[-6:]}"
 
 
-def _source(device: GpuFigures) -> str:
+def source_of(device: GpuFigures) -> str:
+    """Who told the figures, and whether anybody has yet seen that it tells them right."""
     told = clean(device.source or "")
     return told if device.verified or not told else f"{told} (unverified)"
-
-
-def gpu_card(view: View, width: int) -> list[Row]:
-    """A heading, and for each device its name and its figures in two rows; nothing where there is no device."""
-    seen = view.known.gpu
-    if seen is None or not (seen.devices or seen.trouble):
-        return []
-    source = _source(seen.devices[0]) if seen.devices else ""
-    rows = [spread([("GPU", "bold text")], [(source, "faint")], width)]
-    if not seen.devices:
-        return [*rows, fit([(clean(seen.trouble or ""), "dim")], width)]
-    for device in seen.devices:
-        rows.append(row((cut(_name(device), width), "text")))
-        if device.trouble is not None:
-            rows.append(fit([("  ", "dim"), (clean(device.trouble), "bold alarm" if device.gone else "dim")], width))
-            continue
-        parts = [_active(device), *(part for part in (_throttled(device), *_rest(device)) if part)]
-        rows.append(fit([("  ", "dim"), *_joined(view, parts, width - 2)], width))
-    return rows

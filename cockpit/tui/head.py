@@ -11,11 +11,12 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.session.activity import BADGES, Activity, activity_of
 from cockpit.session.knobs import training_loaders
+from cockpit.session.ranks import headline
 from cockpit.session.state import Entry, State
 from cockpit.session.status import live_rate
 
 from .clean import clean
-from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, share
+from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
 from .now import phases_now, probe_lost_for
 from .rows import Row, Run, cells, clip, cut, first_that_fits, fit, row, width_of
 from .view import View
@@ -138,10 +139,11 @@ def speed_row(view: View, width: int) -> Row:
     waits = phases.wait_ms / phases.step_ms if phases and phases.wait_ms is not None and phases.step_ms > 0 else None
     better = "text" if gain is None or 0.97 < gain < 1.03 else "better" if gain > 1 else "worse"
     grey = activity_shown(view).word in ("warming", "ended", "lost", "starting")
-    size = 8
+    size, whose = 8, headline(state)
     runs: list[Run] = [
         (rate(now, size), "dim" if grey else "bold text"),
         (" samples/s", "dim"),
+        (f" {whose}" if whose else "", "text"),
         ("  baseline ", "dim"),
         (rate(base).ljust(6), "text"),
         (" since start ", "dim"),
@@ -158,7 +160,8 @@ def speed_row(view: View, width: int) -> Row:
             [*runs, *wait, (" of a step", "dim"), ("   epoch " if took else "", "dim"), (took, "text")],
             [*runs, *wait, (" of a step", "dim")],
             [*runs, *wait],
-            [runs[0], (" samples/s ", "dim"), runs[5], *wait],
+            [*runs, (" wait ", "dim"), wait[1]],
+            [runs[0], (" samples/s ", "dim"), runs[-1], *wait],
         ),
         width,
     )
@@ -174,7 +177,7 @@ def change_row(view: View, width: int) -> Row:
     if entry.before_samples_per_s is not None and entry.after_samples_per_s is not None:
         arrow = view.glyphs.arrow
         rates = [(f"  {rate(entry.before_samples_per_s)}{arrow}{rate(entry.after_samples_per_s)}", "text")]
-    words = knobs_of(entry, view.glyphs)
+    words = knobs_of(entry, view)
     for lead, tail in (
         (" last change ", [*figures, *rates, *steps]),
         (" last ", [*figures, *rates, *steps]),
@@ -225,7 +228,8 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
 
 
 def _steps_runs(entry: Entry, state: State) -> list[Run]:
-    """On how many steps the figure rests, while that is known."""
+    """On how many steps the figure rests, while that is known, and what compiling took apart from them."""
+    compiled: list[Run] = [(f"  compiled {seconds(entry.compiled_s)}", "dim")] if entry.compiled_s else []
     if state.current.change != entry.id or entry.state not in ("kept", "settling"):
-        return []
-    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim")]
+        return compiled
+    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim"), *compiled]

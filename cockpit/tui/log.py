@@ -1,7 +1,7 @@
 """The newest lines of the training's own output, read from its file a little at a time. Used by the app's tick.
 
-The file may grow by megabytes a second, shrink, or be missing: at most a few kilobytes are ever read, and what they
-hold is data, cleaned before it is drawn.
+The file may grow by megabytes a second, shrink, or be missing: at most some kilobytes are ever read at a time, a
+bounded number of lines is kept, and what they hold is data, cleaned before it is drawn.
 """
 
 from __future__ import annotations
@@ -11,27 +11,45 @@ from pathlib import Path
 
 from .clean import clean
 
-READ_BYTES = 16 * 1024
-LONGEST = 60
+FIRST_BYTES = 128 * 1024
+"""Read when the screen opens: enough to look back in."""
+READ_BYTES = 32 * 1024
+"""Read at a time from then on."""
+LONGEST = 2000
 
 
 class Tail:
-    """``lines``: the newest, oldest first; empty where there is no file."""
+    """``lines``: the newest, oldest first; empty where there is no file. ``first``: the number of the oldest of them.
+
+    ``older``: whether the file holds some that are not kept.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
         self._rest = b""
         self._kept: deque[str] = deque(maxlen=LONGEST)
+        self._lines: tuple[str, ...] | None = None
+        self._opened = False
+        self.first = 0
+        self.older = False
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What is known, with the line that has not ended yet."""
-        partial = clean(self._rest.decode("utf-8", "replace")) if self._rest.strip() else ""
-        return (*self._kept, partial) if partial else tuple(self._kept)
+        if self._lines is None:
+            partial = clean(self._rest.decode("utf-8", "replace")) if self._rest.strip() else ""
+            self._lines = (*self._kept, partial) if partial else tuple(self._kept)
+        return self._lines
+
+    @property
+    def whole(self) -> int:
+        """How many of ``lines`` have ended: the one after them may still grow."""
+        return len(self._kept)
 
     def read(self) -> None:
         """Look for news; at most READ_BYTES of them."""
+        most = READ_BYTES if self._opened else FIRST_BYTES
         try:
             with self._path.open("rb") as file:
                 size = file.seek(0, 2)
@@ -40,14 +58,23 @@ class Tail:
                 if size < self._at:  # truncated by the training
                     self._rest = b""
                     self._at = 0
-                skipped = size - self._at > READ_BYTES
-                file.seek(max(self._at, size - READ_BYTES))
-                data = (b"" if skipped else self._rest) + file.read(READ_BYTES)
+                skipped = size - self._at - most
+                file.seek(max(self._at, size - most))
+                data = (b"" if skipped > 0 else self._rest) + file.read(most)
         except OSError:
             return
-        self._at = size
+        self._at, self._lines = size, None
         *whole, self._rest = data.split(b"\n")
         self._rest = self._rest[-READ_BYTES:]
-        if skipped and len(whole) > 1:
-            whole = whole[1:]  # its beginning was not read
-        self._kept.extend(text for line in whole[-LONGEST:] if (text := clean(line.decode("utf-8", "replace"))).strip())
+        if skipped > 0:
+            self.older = True
+            whole = whole[1:] if len(whole) > 1 else whole  # its beginning was not read
+            if self._opened:
+                self._keep([f"... {skipped / 1e6:.1f} MB came too fast to be shown here: cockpit logs has them"])
+        self._opened = True
+        self._keep([text for line in whole if (text := clean(line.decode("utf-8", "replace"))).strip()])
+
+    def _keep(self, found: list[str]) -> None:
+        forgotten = max(0, len(self._kept) + len(found) - LONGEST)
+        self.first, self.older = self.first + forgotten, self.older or forgotten > 0
+        self._kept.extend(found)

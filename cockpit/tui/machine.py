@@ -1,6 +1,6 @@
 """The two lines under the chart: the cores that this job really has, and the loader's workers and queue. Pure.
 
-Called by the frame. The only place that says GPU, and only that none was found.
+Called by the frame; with several ranks a third line says how each of them fares. What is told of the GPU is in ``gpu``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import math
 from collections.abc import Sequence
 
 from cockpit.model.events import Sampled
+from cockpit.model.ranks import RankInfo
+from cockpit.session.gpu import uses_gpu
 from cockpit.session.knobs import training_loaders
 from cockpit.session.state import State
 
 from .clean import clean
-from .format import cores
+from .footer import wrapped
+from .format import cores, rate, seconds
 from .glyphs import Glyphs
-from .rows import Row, Run, cut, fit, spread, width_of
+from .rows import Row, Run, cut, fit, row, spread, width_of
 from .view import View
 
 
@@ -69,14 +72,12 @@ def columns_of(busy: Sequence[float], width: int, glyphs: Glyphs) -> str:
 def loader_row(view: View, width: int, label: int) -> Row:
     """The training loader: where the script made it, its workers, what is ready, how long an epoch takes to start."""
     state = view.known
-    gpu = no_gpu_words(state)
-    right: list[Run] = [(gpu, "dim")] if gpu else []
-    if state.events_dropped:
-        right = [(f"{state.events_dropped} messages lost ", "alarm"), *right]
+    choices = (words,) if (words := compile_words(state)) else no_gpu_words(state)
+    lost: list[Run] = [(f"{state.events_dropped} messages lost ", "alarm")] if state.events_dropped else []
     left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
-    while right and width_of(left) + width_of(right) + 2 > width:
-        right = right[:-1]
-    return spread(left, right, width)
+    room = width - width_of(left) - 2
+    told = next((words for words in choices if width_of(lost) + len(words) <= room), "")
+    return spread(left, [*(lost if width_of(lost) <= room else []), (told, "dim")], width)
 
 
 def _loader_runs(view: View) -> list[Run]:
@@ -99,10 +100,58 @@ def _loader_runs(view: View) -> list[Run]:
     return runs
 
 
-def no_gpu_words(state: State) -> str:
-    """Said once, where the machine was looked at and has none."""
-    uses_one = state.gpu is not None or any(rank.accelerator for rank in state.ranks)
-    return "no GPU found" if state.machine is not None and not state.machine.gpus and not uses_one else ""
+def no_gpu_words(state: State) -> tuple[str, ...]:
+    """Said once the training has made steps without one, whatever the machine has; in more words and in fewer."""
+    return ("this training uses no GPU", "no GPU in use") if uses_gpu(state) is False else ()
+
+
+PROBE_WORDS = 64
+"""Columns of the reason why nothing is heard, where a chart would stand."""
+
+
+def compile_words(state: State) -> str:
+    """What compiling has cost so far, apart from every step; empty where nothing was compiled."""
+    found = state.compiled
+    if found is None or not found.graphs:
+        return ""
+    graphs = f"compiled {found.graphs} graph{'' if found.graphs == 1 else 's'}"
+    took = "" if found.total_s is None else f" in {seconds(found.total_s)}"
+    return f"{graphs}{took}" + (f", {found.recompiles} of them again" if found.recompiles else "")
+
+
+def ranks_rows(view: View, width: int, label: int, at_most: int) -> list[Row]:
+    """How each rank fares, in one row: the slowest ones where not all of them fit; none for a training alone."""
+    team = view.known.team
+    if team is None or len(team.ranks) < 2 or at_most <= 0 or view.known.ended_s is not None:
+        return []
+    start: Run = ("ranks".ljust(label), "dim")
+    whole = row(start, *_ranks_runs(view, team.ranks))
+    if width_of(whole) <= width:
+        return [fit(whole, width)]
+    slowest = sorted(team.ranks, key=lambda one: (one.alive, one.samples_per_s or 0.0, one.rank))
+    fitting = [
+        each
+        for shown in range(1, len(slowest))
+        if width_of(each := row(start, *_ranks_runs(view, slowest[:shown]), _more(len(slowest) - shown))) <= width
+    ]
+    return [fit(fitting[-1] if fitting else whole, width)]
+
+
+def _more(count: int) -> Run:
+    return (f" and {count} faster", "dim")
+
+
+def _ranks_runs(view: View, ranks: Sequence[RankInfo]) -> list[Run]:
+    runs: list[Run] = []
+    for one in ranks:
+        runs += [(f" {view.glyphs.dot} ", "faint")] if runs else []
+        runs.append((f"rank {one.rank} ", "dim"))
+        if not one.alive:
+            runs.append(("gone", "alarm"))
+            continue
+        waits = "" if one.wait_ms is None else f", waits {one.wait_ms:.0f} ms"
+        runs += [(rate(one.samples_per_s), "text"), (f"/s{waits}", "dim")]
+    return runs
 
 
 def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:
@@ -110,6 +159,8 @@ def why_no_probe(state: State, now_s: float, expected_s: float) -> list[str]:
     began = state.started_s
     if state.probe != "waiting" or state.phase != "running" or began is None or now_s - began < expected_s:
         return []
+    if state.probe_reason:
+        return ["Nothing heard from the training yet:", *wrapped(clean(state.probe_reason), PROBE_WORDS)]
     return [
         "Nothing heard from the training yet. Likely reasons:",
         "- it has not imported torch yet",

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 16
 KNOBS_WIDE = 38
-KNOBS_LEAST = 5
+KNOBS_LEAST, KNOBS_BETTER = 5, 8
 """Rows of the knob list where room is short: it scrolls then, and charts, loader and output keep their place."""
+LOG_GOOD = 4
+"""Lines of output that say more than one more row of anything else."""
 COLUMNS_FROM = 150
 """From this width on there are two columns."""
 LABEL = 10
@@ -24,8 +26,8 @@ TALLEST = 14
 class Plan:
     """Heights in rows; 0: not shown. ``up``/``down``: the mirrored chart's halves. ``gaps``: blank rows between.
 
-    ``knobs``: rows of the knob list with its header and the line below. ``left``: columns of that list, or of the
-    whole left column where there is a ``right`` one.
+    ``knobs``: rows of the knob list with its header and the first of ``hint`` lines below. ``left``: columns of that
+    list, or of the whole left column where there is a ``right`` one.
     """
 
     up: int = 0
@@ -38,6 +40,7 @@ class Plan:
     log: int = 0
     gaps: int = 0
     knobs: int = 0
+    hint: int = 1
     left: int = KNOBS_WIDE
     right: int = 0
 
@@ -51,6 +54,7 @@ def plan_for(width: int, height: int, knobs: int) -> Plan | None:
     left = height - 3 - 1 - panel
     up = down = rate = bars = log = gaps = 0
     cores = loader = baseline = False
+    hint = 1
     if left >= 5:
         up, down, left = 2, 2, left - 5
     if left >= 3:
@@ -63,7 +67,7 @@ def plan_for(width: int, height: int, knobs: int) -> Plan | None:
         up, down, left = 3, 3, left - 2
     if left >= 1:
         loader, left = True, left - 1
-    grow = min(left, knobs + 2 - panel)
+    grow = min(left, min(knobs, KNOBS_BETTER) + 2 - panel)
     panel, left = panel + grow, left - grow
     # from here on more room means air first, then more of the same
     gaps = min(left, 3 if two else 4)
@@ -72,17 +76,22 @@ def plan_for(width: int, height: int, knobs: int) -> Plan | None:
         baseline, left = True, left - 1
     if left >= 4:
         rate, left = 4, left - 4
-    while left >= 2 and up < 5:
+    if left >= 2:
         up, down, left = up + 1, down + 1, left - 2
     if not two:
-        grow = min(left, 3)
+        grow = min(left, LOG_GOOD - log)
         log, left = log + grow, left - grow
+    if left >= 1:
+        hint, left = 2, left - 1
+    grow = min(left, knobs + 2 - panel)
+    panel, left = panel + grow, left - grow
+    while left >= 2 and up < 5:
+        up, down, left = up + 1, down + 1, left - 2
     while left >= 3 and up < TALLEST:
         up, down, rate, left = up + 1, down + 1, rate + 1, left - 3
     if not two:
         log, left = log + left, 0
     side = width * 9 // 20 if two else 0
     knobs_wide = KNOBS_WIDE if width >= 76 else width // 2 + 4
-    return Plan(
-        up, down, rate, bars, cores, loader, baseline, log, gaps, panel, width - side - 3 if two else knobs_wide, side
-    )
+    list_wide = width - side - 3 if two else knobs_wide
+    return Plan(up, down, rate, bars, cores, loader, baseline, log, gaps, panel, hint, list_wide, side)

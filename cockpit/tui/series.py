@@ -20,6 +20,7 @@ class Column:
     model: float | None = None
     cpu: float | None = None
     samples_per_s: float | None = None
+    gpu: float | None = None
 
 
 EMPTY = Column()
@@ -80,11 +81,12 @@ def _lay(ring: Ring, axis: Axis, found: list[list[Point]], reached: int) -> int:
 
 def _mean(points: list[Point]) -> Column:
     if len(points) == 1:
-        return Column(points[0].model, points[0].cpu, points[0].samples_per_s)
+        return Column(points[0].model, points[0].cpu, points[0].samples_per_s, points[0].gpu)
     return Column(
         _weighted([(point.model, point.weight) for point in points]),
         _weighted([(point.cpu, point.weight) for point in points]),
         _weighted([(point.samples_per_s, point.weight) for point in points]),
+        _weighted([(point.gpu, point.weight) for point in points]),
     )
 
 

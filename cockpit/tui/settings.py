@@ -10,13 +10,17 @@ from cockpit.session.knobs import KnobRow, queued, training_loaders, tuned_setup
 from cockpit.session.state import State
 
 from .clean import clean
+from .footer import wrapped
 from .format import clock
+from .machine import compile_words
 from .now import boundary_in_s, probe_lost_for
-from .rows import Row, Run, cut, fit, row
+from .rows import Row, Run, cells, cut, fit, row
 from .view import View
 from .words import label_of, value_words
 
-NAME, VALUE = 13, 6
+NAME, VALUE, LONG = 13, 6, 5
+NOTE_FROM = 30
+"""Columns from which a note on a knob's own row says something."""
 
 
 def settings_rows(view: View, width: int, most: int) -> list[Row]:
@@ -25,13 +29,16 @@ def settings_rows(view: View, width: int, most: int) -> list[Row]:
     first = max(0, min(view.cursor - most + 2, len(knobs) - most))
     shown = list(enumerate(knobs))[first : first + most]
     place = f"{first + 1}-{first + len(shown)} of {len(knobs)}" if len(shown) < len(knobs) else ""
+    beside = min(width, 38) - 27
     head = row(
         ("   SETTINGS", "bold text"),
         ("running".rjust(NAME + VALUE - 8), "dim"),
         (" next", "dim"),
-        (place.rjust(max(0, min(width, 38) - 27)), "faint"),
+        (place.rjust(beside) if cells(place) < beside else "", "faint"),
     )
-    return [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
+    rows = [fit(head, width), *(_knob_row(view, at, knob, width) for at, knob in shown)]
+    # knobs of the whole training are told a moment later: nothing below may move then
+    return [*rows, *([fit((), width)] * (most + 1 - len(rows)))]
 
 
 def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
@@ -39,12 +46,14 @@ def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
     ground = " on-cursor" if chosen else ""
     usable = knob.can or knob.reason is None
     name_style = ("bold text" if chosen else "text" if usable else "faint") + ground
-    running = "mixed" if knob.mixed else value_words(knob.in_force)
+    running = "mixed" if knob.mixed else value_words(knob.in_force, knob.script)
+    over = max(0, min(cells(running), VALUE + LONG) - VALUE)
     runs: list[Run] = [
         (glyphs.cursor if chosen else " ", "bold key" + ground),
-        (f"{at + 1} ", "faint" + ground),
-        (cut(label_of(knob.name), NAME).ljust(NAME), name_style),
-        (running.rjust(VALUE), ("bold text" if chosen else "text" if usable else "faint") + ground),
+        (f"{at + 1} " if at < 9 else "0 " if at == 9 else "  ", "faint" + ground),
+        # a long value takes from the room of a short name
+        (cut(label_of(knob.name), NAME - over).ljust(NAME - over), name_style),
+        (cut(running, VALUE + LONG).rjust(VALUE), ("bold text" if chosen else "text" if usable else "faint") + ground),
         (" ", "text" + ground),
         *((text, style + ground) for text, style in _next_runs(view, knob, chosen, width - NAME - VALUE - 4)),
     ]
@@ -54,9 +63,15 @@ def _knob_row(view: View, at: int, knob: KnobRow, width: int) -> Row:
 def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
     """The right half of a knob's row: what it becomes, what it can do, or why not."""
     following, glyphs = view.next_of(knob), view.glyphs
+    if following is None and knob.state == "queued":
+        following = knob.asked  # set from the start, and its moment has not come
     if following is not None and following != knob.in_force:
         word = "asked" if knob.name in view.wanted else "applying" if knob.state == "applying" else "queued"
-        return [(f"{glyphs.arrow}{value_words(following)}".ljust(5), "bold worse"), (f" {word}", "worse")]
+        into = value_words(following, knob.script)
+        moves = f"{glyphs.arrow}{into}".ljust(5)
+        return [(moves, "bold worse"), (f" {word}" if cells(moves) + cells(word) < room else "", "worse")]
+    if knob.state == "refused" and knob.asked is not None:
+        return [(f"{value_words(knob.asked, knob.script)} refused", "alarm")]
     if not knob.can:
         return [(cut(clean(knob.reason), room) if knob.reason else "", "faint")]
     if knob.state == "settling":
@@ -69,26 +84,47 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
             ("" if knob.can_now else " at the next epoch", "dim"),
         ]
     differs = knob.script is not None and knob.in_force is not None and knob.in_force != knob.script
-    return [(f"script {value_words(knob.script)}" if differs else "", "faint")]
+    script = f"script {value_words(knob.script)}" if differs else ""
+    left = room - cells(script) - 2
+    note = cut(clean(knob.note), left) if knob.note and left >= NOTE_FROM else ""
+    return [(script.ljust(cells(script) + 2) if script and note else script, "faint"), (note, "faint")]
 
 
-def hint_row(view: View, width: int) -> Row:
-    """The line below the knobs: what went wrong, else the queue and when it lands, else the chosen knob in words."""
-    trouble = trouble_words(view)
+def hint_rows(view: View, width: int, height: int) -> list[Row]:
+    """The lines below the knobs: what went wrong, else the queue and when it lands, and the chosen knob in words.
+
+    With one line only, a queue takes the place of the words; ``enter`` tells all of them.
+    """
+    room = max(0, width - 3)
+    first: list[Run] = []
+    state, trouble = view.known, trouble_words(view)
+    asked = {name for entry in queued(state) for name in entry.asked} | set(view.wanted)
     if trouble:
-        return fit([("   ", "text"), (cut(trouble, max(0, width - 3)), "alarm")], width)
-    waiting = queued(view.known)
-    asked = {name for entry in waiting for name in entry.asked} | set(view.wanted)
-    if asked and view.known.phase == "running":
-        return fit([("   ", "text"), *_queue_runs(view, len(asked))], width)
-    if view.known.phase in ("ended", "lost"):
-        return fit([("   ", "text"), (cut(ended_words(view.known), max(0, width - 3)), "dim")], width)
-    knobs = view.knobs
-    if not 0 <= view.cursor < len(knobs):
-        return fit((), width)
-    knob = knobs[view.cursor]
-    words = clean(knob.reason) if knob.reason else clean(knob.note) if knob.note else BY_NAME[knob.name].help
-    return fit([("   ", "text"), (cut(words, max(0, width - 3)), "dim")], width)
+        first = [(cut(trouble, room), "alarm")]
+    elif asked and state.phase == "running":
+        first = _queue_runs(view, len(asked))
+    elif state.phase in ("ended", "lost"):
+        first = [(cut(ended_words(state), room), "dim")]
+    left = height - bool(first)
+    lines = wrapped(about_words(view), max(8, room)) if left > 0 else []
+    if len(lines) > left:
+        lines = [*lines[: left - 1], cut(" ".join(lines[left - 1 :]), max(0, room - len(MORE))) + MORE] if left else []
+    rows = [*([first] if first else []), *([(line, "dim")] for line in lines)]
+    return [fit([("   ", "text"), *each], width) for each in [*rows, *([()] * height)][:height]]
+
+
+MORE = " (enter)"
+
+
+def about_words(view: View) -> str:
+    """The chosen knob in a sentence or two: why not, what to mind, else what it does."""
+    if not view.knobs:
+        return ""
+    knob = view.knobs[view.cursor]
+    told = [clean(knob.reason or ""), clean(knob.note or "")]
+    if knob.name == "compile":
+        told.append(compile_words(view.known))
+    return "; ".join(words for words in told if words) or BY_NAME[knob.name].help
 
 
 def trouble_words(view: View) -> str:

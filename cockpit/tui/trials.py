@@ -77,7 +77,7 @@ def _number(number: int, has: Columns) -> Run:
 
 
 def _line(view: View, number: int, entry: Entry, width: int, has: Columns, most: float) -> Row:
-    words, first = knobs_of(entry, view.glyphs), _number(number, has)
+    words, first = knobs_of(entry, view), _number(number, has)
     if entry.state in TROUBLE:
         reason = entry.state.replace("_", " ") + (f": {clean(entry.reason)}" if entry.reason else "")
         room = max(0, width - has.number - 1 - min(cells(words), width // 2))

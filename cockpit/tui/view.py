@@ -14,6 +14,7 @@ from cockpit.session.knobs import KnobRow, knob_rows
 from cockpit.session.state import State
 
 from .glyphs import BRAILLE, Glyphs
+from .reading import AT_REST, Reading
 
 SPANS_S = (1.0, 5.0, 30.0)
 """Seconds of one chart column, chosen with ``z``."""
@@ -21,13 +22,14 @@ SPANS_S = (1.0, 5.0, 30.0)
 
 @dataclass(frozen=True)
 class View:
-    """``link_lost_s``: since when the engine does not answer (None: it does). ``wanted``: values chosen with a key
-    whose answer is still under way. ``column_s``: seconds a chart column. ``lines``: newest output, oldest first.
-    ``notice``: a sentence that was just said."""
+    """``chosen``: the knob under the cursor (empty: the first). ``link_lost_s``: since when the engine does not answer
+    (None: it does). ``wanted``: values chosen with a key whose answer is still under way. ``column_s``: seconds a chart
+    column. ``lines``: newest output, oldest first; the first is line ``first_line``, ``older``: there are some before.
+    ``reading``: how the output is read. ``notice``: a sentence that was just said."""
 
     state: State | None
     now_s: float
-    cursor: int = 0
+    chosen: str = ""
     wanted: Mapping[str, Value] = field(default_factory=dict)
     link_lost_s: float | None = None
     glyphs: Glyphs = BRAILLE
@@ -36,6 +38,9 @@ class View:
     column_s: float = SPANS_S[0]
     lines: tuple[str, ...] = ()
     notice: str = ""
+    first_line: int = 0
+    older: bool = False
+    reading: Reading = AT_REST
 
     @property
     def known(self) -> State:
@@ -44,8 +49,18 @@ class View:
 
     @cached_property
     def knobs(self) -> tuple[KnobRow, ...]:
-        """One row a knob."""
-        return knob_rows(self.known)
+        """One row a knob: what can be changed first, what cannot at the end, each in the table's order."""
+        return tuple(sorted(knob_rows(self.known), key=lambda knob: not knob.can))
+
+    @property
+    def cursor(self) -> int:
+        """Where the chosen knob stands among them."""
+        return next((at for at, knob in enumerate(self.knobs) if knob.name == self.chosen), 0)
+
+    @cached_property
+    def scripts(self) -> Mapping[str, Value | None]:
+        """What the script itself has, by knob: what ``script`` means as a value."""
+        return {knob.name: knob.script for knob in self.knobs}
 
     def next_of(self, knob: KnobRow) -> Value | None:
         """What the knob is about to become: as just chosen, else as queued; None: it stays as it is."""

@@ -24,10 +24,22 @@ def moved(knob: KnobRow, following: Value | None, by: int) -> Value | None:
         at = kind.choices.index(start) if start in kind.choices else 0
         value = kind.choices[max(0, min(len(kind.choices) - 1, at + by))]
     elif isinstance(start, int):
-        value = max(kind.low, min(kind.high, int(start) + by * kind.step))
+        further = _scaled(int(start), by, knob.script) if kind.grows == "double" else int(start) + by * kind.step
+        value = max(kind.low, min(kind.high, further))
     else:
         value = kind.low + kind.step  # nothing is known to start from: the first value that does something
     return None if value == start else value
+
+
+def _scaled(start: int, by: int, script: Value | None) -> int:
+    """The next of the script's own value doubled or halved: however odd that is, presses come back to it."""
+    own = script if isinstance(script, int) and script > 0 else max(1, start)
+    # one more doubling than it takes to pass ``start``, whatever that is
+    steps = [own >> halved for halved in range(own.bit_length())]
+    steps += [own << doubled for doubled in range(1, max(1, start).bit_length() + 2)]
+    if by > 0:
+        return min(step for step in steps if step > start)
+    return max((step for step in steps if step < start), default=start)
 
 
 def flipped(knob: KnobRow, following: Value | None) -> Value | None:

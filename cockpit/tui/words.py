@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
 from cockpit.session.state import Entry
 
-from .glyphs import Glyphs
+from .view import View
 
 
 def label_of(name: str) -> str:
@@ -14,19 +14,28 @@ def label_of(name: str) -> str:
     return knob.label if knob else name
 
 
-def value_words(value: Value | None) -> str:
-    """A value for a narrow column."""
-    return "script" if value == SCRIPT else show_value(value)
+def value_words(value: Value | None, script: Value | None = None) -> str:
+    """A value for a narrow column; ``script``: what the script itself has, where that is known."""
+    if value == SCRIPT:
+        return "script" if script is None or script == SCRIPT else show_value(script)
+    return show_value(value)
 
 
-def knobs_of(entry: Entry, glyphs: Glyphs) -> str:
+def values_of(entry: Entry, view: View) -> str:
+    """The same without the names, for where there is no room for them: ``0→4, 2→4``."""
+    return ", ".join(_value_of(entry, name, value, view) for name, value in entry.asked.items())
+
+
+def knobs_of(entry: Entry, view: View) -> str:
     """``num_workers 0→4, prefetch 2→4``; a switch only says where it went; asked values until one is in force."""
-    parts = []
-    for name, value in entry.asked.items():
-        old, new = (entry.change or {}).get(name, (None, value))
-        if old is not None and new is not None and not isinstance(new, bool):
-            parts.append(f"{label_of(name)} {value_words(old)}{glyphs.arrow}{value_words(new)}")
-        else:
-            parts.append(f"{label_of(name)} {value_words(value if new is None else new)}")
+    parts = [f"{label_of(name)} {_value_of(entry, name, value, view)}" for name, value in entry.asked.items()]
     back = "undo: " if entry.origin == "undo" else "redo: " if entry.origin == "redo" else ""
     return back + ", ".join(parts)
+
+
+def _value_of(entry: Entry, name: str, value: Value, view: View) -> str:
+    old, new = (entry.change or {}).get(name, (None, value))
+    script = view.scripts.get(name)
+    into = value_words(value if new is None else new, script)
+    moved = old is not None and new is not None and not isinstance(new, bool)
+    return f"{value_words(old, script)}{view.glyphs.arrow}{into}" if moved else into

@@ -17,7 +17,7 @@ from support.outcome import REPO
 
 from cockpit.cli.checks import CHECKS, FINE, LIMITED, MISSING, Check, home_words, judge, size_words
 from cockpit.cli.doctor import line
-from cockpit.cli.surroundings import Surroundings, ask_torch, look_at_folder, look_at_sockets
+from cockpit.cli.surroundings import Surroundings, ask_torch, look_at_cache, look_at_folder, look_at_sockets
 from cockpit.model.gpu import GpuFigures
 from cockpit.sensors import torch_facts
 from cockpit.sensors.gpu.figures import GpuReading
@@ -30,7 +30,14 @@ TORCH = {
     "trouble": None,
     "sitecustomize": None,
     "owners": ["training-cockpit"],
+    "threads": 8,
+    "openmp": True,
+    "headers": True,
+    "triton": True,
+    "bf16": True,
+    "tf32": True,
 }
+ON_CPU = {**TORCH, "accelerator": None, "tf32": None}
 GPU = GpuReading(1.0, (GpuFigures("GPU-1", "NVIDIA H100", verified=True),), None, "580.1")
 WELL = Surroundings(
     python="3.11.7",
@@ -44,7 +51,10 @@ WELL = Surroundings(
     shm_bytes=(8 * 2**30, 7 * 2**30),
     open_files=65536,
     gpu=GPU,
-    compiler="/usr/bin/c++",
+    compiler="/usr/bin/g++",
+    c_compiler="/usr/bin/gcc",
+    cache=Path("/tmp"),
+    cache_trouble=None,
     runs=Path("/home/a/.local/state/cockpit/runs"),
     runs_trouble=None,
     disk_free_bytes=10**12,
@@ -56,6 +66,7 @@ WELL = Surroundings(
     encoding="utf-8",
     stdin_tty=True,
     stderr_tty=True,
+    size=(120, 40),
 )
 
 
@@ -92,7 +103,16 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("gpu", {"gpu": gpu(verified=False)}, LIMITED, "(unverified)"),
     ("gpu", {"gpu": gpu(trouble="the device needs a reset")}, LIMITED, "NVIDIA H100: the device needs a reset"),
     ("gpu", {"gpu": gpu(missing={"utilisation": "N/A (MIG)"})}, LIMITED, "does not tell utilisation (N/A (MIG))"),
-    ("compiler", {"compiler": None}, LIMITED, "C++"),
+    ("compiler", {"torch": ON_CPU, "compiler": None}, LIMITED, "C++ compiler (g++)"),
+    ("compiler", {"torch": {**ON_CPU, "headers": False}}, LIMITED, "no Python.h"),
+    ("compiler", {"c_compiler": None}, LIMITED, "for Triton"),
+    ("compiler", {"torch": {**TORCH, "triton": False}}, LIMITED, "no package triton"),
+    ("compiler", {"cache_trouble": "/tmp is mounted noexec"}, LIMITED, "TORCHINDUCTOR_CACHE_DIR"),
+    ("kernels", {"torch": None}, LIMITED, "not known"),
+    ("kernels", {"torch": {**TORCH, "openmp": False}}, LIMITED, "the knob threads is refused"),
+    ("kernels", {"torch": {**ON_CPU, "bf16": False}}, LIMITED, "emulated on this CPU"),
+    ("kernels", {"torch": {**TORCH, "tf32": False}}, LIMITED, "no TF32 on this GPU"),
+    ("terminal", {"size": (50, 40)}, LIMITED, "below 60×16"),
     ("runs", {"runs_trouble": "/home cannot be written to"}, MISSING, "--state-dir"),
     ("runs", {"disk_free_bytes": 2**20}, LIMITED, "only 1 MiB are free"),
     ("sockets", {"sockets_trouble": "/tmp/cockpit-0 is open to other users"}, MISSING, "open to other users"),
@@ -123,6 +143,9 @@ def test_what_is_worth_knowing_is_said_though_all_is_well() -> None:
     assert check("tmux", tmux=None).state == FINE
     assert "no accelerator" in str(check("torch", torch={**TORCH, "accelerator": None}).found)
     assert check("open files", open_files=-1).found == "no limit"
+    assert check("compiler", torch=ON_CPU, c_compiler=None).state == FINE, "nothing of a GPU is asked of a CPU"
+    assert "bf16 not known" in str(check("kernels", torch={**ON_CPU, "bf16": None}).found)
+    assert "120×40" in str(check("terminal").found)
 
 
 def test_words_for_sizes_and_homes() -> None:
@@ -186,7 +209,7 @@ def test_another_distribution_with_our_import_name_is_found(tmp_path: Path, monk
     assert "cockpit" in torch_facts.owners("cockpit") and "other" not in torch_facts.owners("cockpit")
 
 
-def test_folders_are_looked_at_and_not_made(tmp_path: Path) -> None:
+def test_folders_are_looked_at_and_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look_at_folder(tmp_path / "a" / "b")[0] is None and not (tmp_path / "a").exists()
     (tmp_path / "file").write_text("")
     assert "is not a folder" in str(look_at_folder(tmp_path / "file" / "runs")[0])
@@ -195,6 +218,9 @@ def test_folders_are_looked_at_and_not_made(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "open")
     assert "open to other users" in str(look_at_sockets(tmp_path / "open"))
     assert "not a link" in str(look_at_sockets(tmp_path / "link"))
+    assert look_at_cache(tmp_path / "none") is None and "is not a folder" in str(look_at_cache(tmp_path / "file"))
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((1, 1, 1, 1, 1, 1, 1, 1, os.ST_NOEXEC, 255)))
+    assert "mounted noexec" in str(look_at_cache(tmp_path))
 
 
 def doctor(state_dir: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -216,6 +242,8 @@ def test_this_machine_can_run_a_training(state_dir: Path) -> None:
     states = {one["name"]: one["state"] for one in told["checks"]}
     assert list(states) == list(CHECKS) and MISSING not in states.values()
     assert states["terminal"] == LIMITED, "the test has no terminal"
+    found = {one["name"]: one["found"] for one in told["checks"]}
+    assert "CPU threads" in found["kernels"], "the real torch says what its kernels can do"
     assert not (state_dir / "runs").exists()
 
 

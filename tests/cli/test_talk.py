@@ -13,7 +13,7 @@ from support.events import BEGAN_S, NOISY, Story, beginning, knob, loader, sampl
 
 from cockpit.cli.logs import first_kept, pieces
 from cockpit.cli.outcome import exit_status_of, last_output, three_lines
-from cockpit.cli.progress import NO_PROBE, Progress, clock_words
+from cockpit.cli.progress import Progress, clock_words
 from cockpit.cli.status import page
 from cockpit.model.events import EventsDropped, LoadersSeen, ProbeLost, SetupSaved, TrainingEnded
 from cockpit.session.fold import fold_all
@@ -121,9 +121,10 @@ def test_progress_before_the_first_step_says_so_and_then_why_perhaps() -> None:
     silent = replace(fold_all(beginning()[:3]), step=None)
     progress = Progress()
     assert progress.said(silent, BEGAN_S) == ["[0:00] no step yet"]
-    later = progress.said(silent, BEGAN_S + 25)
-    assert any(NO_PROBE in line for line in later)
-    assert not any(NO_PROBE in line for line in progress.said(silent, BEGAN_S + 60))
+    assert progress.said(silent, BEGAN_S + 1) == []
+    missed = replace(silent, probe_reason="torch has not been imported yet")
+    assert "[0:25] no probe: torch has not been imported yet" in progress.said(missed, BEGAN_S + 25)
+    assert not any("no probe" in line for line in progress.said(missed, BEGAN_S + 60))
     assert Progress().said(replace(silent, phase="lost"), BEGAN_S) == ["[0:00] lost"]
 
 

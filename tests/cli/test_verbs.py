@@ -77,6 +77,7 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
         line = json.loads(waited.stdout)
         assert waited.returncode == 0 and line["outcome"] == "kept" and line["change"]["num_workers"] == [0, 2]
         assert line["after"]["samples_per_s"] > 1.5 * line["before"]["samples_per_s"]
+        assert line["knobs"] == {"num_workers": {"asked": 2, "in_force": 2, "reason": None, "note": None}}
         assert status(state_dir)["knobs"]["num_workers"]["in_force"] == 2
 
         file = state_dir / "cockpit.toml"
@@ -225,7 +226,7 @@ def test_whoever_asks_while_a_run_starts_does_not_come_before_its_own_engine(sta
 
 
 def test_hanging_up_ends_only_the_watching_and_attach_goes_on(state_dir: Path) -> None:
-    command = trainer("--epochs", "3", "--steps", "100", "--speed", "2")
+    command = trainer("--epochs", "3", "--steps", "100", "--speed", "2", "--exit", "2")
     running = start_headless(state_dir, command)
     try:
         wait_until(lambda: (told := run_state(state_dir)) and told["step"], "a step")
@@ -236,7 +237,8 @@ def test_hanging_up_ends_only_the_watching_and_attach_goes_on(state_dir: Path) -
         running.wait()
     assert running.returncode == 0
     attached = ask(state_dir, "attach", "it", "--json", timeout_s=60)
-    assert attached.returncode == 0 and json.loads(attached.stdout)["exit_status"] == 0
+    told = json.loads(attached.stdout)
+    assert (attached.returncode, told["exit_status"]) == (0, 2), "2 would be the cockpit's word for a wrong option"
 
 
 def test_a_lost_engine_does_not_end_the_watching(state_dir: Path) -> None:

@@ -140,17 +140,12 @@ def test_an_unknown_verb_is_answered_with_the_nearest(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("over", "status"), [(False, 7), (True, 0)])
-def test_looking_at_a_run_that_is_over_is_no_failure(over: bool, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("has_terminal", True),
-        ("find", None),
-        ("has_ended", over),
-        ("revive_to_show", None),
-        ("show", 7),
-    ):
+@pytest.mark.parametrize("over", [False, True])
+def test_looking_at_a_run_is_no_failure_however_the_training_ends(over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("has_terminal", True), ("find", None), ("revive_to_show", None), ("show", 7)):
         monkeypatch.setattr(attach, name, lambda *_, value=value: value)
-    assert attach.call(verb_named("attach"), split([], attach.OPTIONS)) == status
+    monkeypatch.setattr(attach, "has_ended", lambda _: over)
+    assert attach.call(verb_named("attach"), split([], attach.OPTIONS)) == 0
 
 
 def test_version_and_help_from_any_side(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sensors.conftest import compiled
 from support.bare import clean_env, run_bare
 from support.installed import build_wheel, install_wheel
 from support.outcome import TRAINERS
@@ -182,6 +183,52 @@ def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir:
     assert screen.status() == 0
     bare = run_bare(command, state_dir, env)
     assert (state_dir / "runs" / "it" / "output.log").read_bytes() == bare.output
+
+
+BUSY = {"uuid": "GPU-0a1b2c3d-aabbcc", "name": "NVIDIA H100", "util": 94, "temperature": 61, "power_mw": 412000}
+MEMORY = {"memory_total": 80 * 2**30, "memory_used": 30 * 2**30}
+
+
+def test_a_gpu_and_the_output_on_the_screen(terminal: Screen, state_dir: Path, tmp_path: Path) -> None:
+    """Chart and card of a made-up device, which falls ill; the output searched; a second screen that may only look."""
+    script, told = state_dir / "devices", compiled(tmp_path)
+    say(script, BUSY | MEMORY)
+    words = ("run", "--name", "it", str(TRAINERS / "pretends.py"))
+    env = {**slow(state_dir), "SAMPLES": "80", "LD_LIBRARY_PATH": str(told), "NVML_STUB": str(script)}
+    screen = terminal(*words, size=(120, 40), **env)
+    text = screen.wait_for(lambda text: re.search(r"^GPU +94%", text, re.M) and "kernel active" in text)
+    assert re.search(r"^unverified", text, re.M), text
+    assert re.search(r"GPU NVIDIA H100 aabbcc · 61 °C .*NVML \(unverified\)", text), text
+    assert re.search(r"kernel active +━+ +94% +memory +━+ +30\.0 of 80\.0 GiB", text), text
+    assert "no GPU" not in text
+    say(script, {**BUSY, **MEMORY, "util": "!3"})
+    text = screen.wait_for(lambda text: re.search(r"^GPU +–", text, re.M))
+    assert re.search(r"kernel active +N/A", text) and not re.search(r"kernel active.* 0%", text), text
+    screen.keys("/")
+    screen.wait_for("find in the output")
+    screen.keys("epoch 1")
+    text = screen.wait_for(lambda text: re.search(r"▸ epoch 1\d*", text) and "OUTPUT  lines" in text)
+    screen.keys("Enter", "N")
+    screen.wait_for(lambda text: re.search(r"find epoch 1 +\d+ of \d+ lines", text))
+    screen.keys("Escape", "Escape")
+    screen.wait_for("SETTINGS")
+    say(script, {**BUSY, **MEMORY, "util": "!15"})
+    screen.wait_for("bus")
+    other = terminal("attach", "--readonly", "--glyphs", "ascii", "it", size=(80, 24))
+    other.wait_for("samples/s")
+    other.keys("Right", "a")
+    text = other.wait_for("this screen is read only")
+    assert text.isascii() and "read only" in text.splitlines()[-1]
+    assert not ledger(state_dir)
+    enough(state_dir)
+    screen.wait_for("ENDED")
+
+
+def say(script: Path, device: dict[str, object]) -> None:
+    """What the made-up driver says from now on."""
+    lines = ["driver=580.1", "count=1", *(f"{key}.0={value}" for key, value in device.items())]
+    script.with_suffix(".new").write_text("\n".join(lines) + "\n")
+    script.with_suffix(".new").replace(script)
 
 
 def test_output_cannot_hurt_the_screen(terminal: Screen, state_dir: Path) -> None:

@@ -91,16 +91,3 @@ def test_each_sample_once_where_the_order_is_free(pool: Pool, number: int) -> No
     assert final["samples"] == [SAMPLES] * EPOCHS
     assert all(final["each_once"])
     assert final["repeated_draws"] == 0
-
-
-@pytest.mark.parametrize(
-    "job", [Job("ranks.py", ("--at", "step:7", "num_workers=2", "--at", "epoch:2", "num_workers=1"))]
-)
-def test_ranks_of_a_spawned_training(pool: Pool, job: Job) -> None:
-    """Two ranks under DDP, started by a parent that never trains: both change, nothing else does."""
-    changed, bare = pool.result(job), pool.result(replace(job, options=None))
-    assert changed.status == bare.status == 0, changed.text[-3000:]
-    assert changed.output == bare.output, difference(changed, bare)
-    assert changed.report is not None
-    (loader,) = changed.report["loaders"]
-    assert (loader["role"], loader["samples_by_epoch"], loader["knobs"]["num_workers"]) == ("train", [96, 96, 96], 1)

@@ -138,6 +138,11 @@ def test_what_nobody_had_touched_reads_as_its_value_and_goes_back_to_the_script(
     assert status_of(state, 7.0)["ledger"][0]["change"] == {name: list(pair) for name, pair in change.items()}
     undo = changes.undo(state, 7.0, "u1")
     assert undo.events[0].knobs == before
+    early = fold_all(story.landed("c1", before, {"autocast": "bf16", "compile": "off"}), training())
+    assert early.ledger[0].change == {"autocast": ("script", "bf16"), "compile": ("script", "off")}
+    told = fold_all([LoadersSeen(9.0, (), kernels)], early)
+    assert told.ledger[0].change == change, "the rows came after it"
+    assert changes.undo(told, 9.0, "u1").events[0].knobs == before
     landed = ChangeMoved(
         9.0, "u1", "settling", before={"autocast": "bf16"}, in_force={"autocast": "off", "compile": "on"}
     )

@@ -401,6 +401,16 @@ def test_a_parent_that_only_starts_the_training_is_no_rank() -> None:
     assert carry.result == {"id": "c2"}, "one training: all its knobs"
 
 
+def test_a_parent_that_outlives_the_training_does_not_wipe_its_loaders_out() -> None:
+    room = Room()
+    room.hello(1, 40, trains=False)
+    room.hello(2, 41)
+    room.hear(2, **loaders(report("num_workers", 2)))
+    room.ears.lost(2, room.at_s)
+    assert room.hear(1, m="loaders", loaders=[], kernels=[]) == []
+    assert [loader.id for loader in room.state.loaders] == ["train.py:3"]
+
+
 def test_one_training_alone_is_not_told_of_as_a_rank() -> None:
     room = Room()
     room.hello(1, 50)

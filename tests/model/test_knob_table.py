@@ -36,8 +36,10 @@ def missing(knob: Knob) -> list[str]:
         lacks.append(f"{knob.name}: a choice needs at least two values")
     if knob.kind == "int" and not (0 <= knob.low < knob.high and knob.step >= 1):
         lacks.append(f"{knob.name}: low, high and step do not make a range")
-    if not knob.room:
+    if knob.room not in ("loader", "batch", "kernel"):
         lacks.append(f"{knob.name}: it belongs to no room, so nobody applies it")
+    if knob.grows not in ("step", "double"):
+        lacks.append(f"{knob.name}: no key press knows how to grow by {knob.grows!r}")
     return lacks
 
 
@@ -72,6 +74,8 @@ WRONG = [
     ("num_workers", "99999999999999999999"),
     ("num_workers", ""),
     ("prefetch_factor", "0"),
+    ("batch_size", "0"),
+    ("batch_size", "1000000"),
     ("pin_memory", "2"),
     ("pin_memory", "perhaps"),
 ]

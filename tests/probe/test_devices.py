@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine, finish, launch, probe_env, script
 
-from cockpit.probe.devices import used_devices
+from cockpit.probe.devices import AGAIN_NS, Devices, used_devices
 
 
 class Cuda:
@@ -37,6 +37,17 @@ def torch_with(cuda: Any, hip: str | None = None) -> Any:
 
 def test_the_devices_that_hold_memory_are_named() -> None:
     assert used_devices(torch_with(Cuda([0, 512, 0, 2**20]))) == ("uuid-1", "uuid-3")
+
+
+def test_devices_that_are_used_later_are_found_and_none_is_forgotten() -> None:
+    reserved = [0, 0]
+    devices = Devices(torch_with(Cuda(reserved)))
+    assert not devices.look(1) and not devices.look(2) and devices.names == ()
+    reserved[1] = 512
+    assert devices.look(3) and devices.names == ("uuid-1",)
+    reserved[:] = [512, 0]
+    assert not devices.look(AGAIN_NS), "not asked so soon again"
+    assert devices.look(3 + AGAIN_NS) and devices.names == ("uuid-1", "uuid-0")
 
 
 @pytest.mark.parametrize(

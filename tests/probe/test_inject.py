@@ -189,6 +189,9 @@ def test_a_missing_or_broken_package_leaves_the_training_alone(tmp_path):
     env = {**probe_env(tmp_path / "run"), "PYTHONPATH": f"{INJECT}:{lib}"}
     for folder in ("/nonexistent", str(tmp_path)):
         assert run("import torch; print(torch.VERSION)", {**env, "COCKPIT_PACKAGE": folder}) == ("1\n", "", 0)
+    left = tmp_path / "run" / "probe_error"
+    assert "/nonexistent" in left.read_text() and "Python 3" in left.read_text(), "the first one tells for all"
+    assert left.stat().st_mode & 0o777 == 0o600
     del env["COCKPIT_PACKAGE"]
     assert run("import torch; print(torch.VERSION)", env) == ("1\n", "", 0)
 

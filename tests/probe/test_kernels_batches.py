@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from cockpit.probe.groups import Refused
-from cockpit.probe.kernels.batches import BatchSize, Facts, framework_of
+from cockpit.probe.kernels import batches
+from cockpit.probe.kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
 
 ROWS = 26
 WHOLE = Facts(used_up=True)
@@ -50,16 +53,18 @@ def test_same_samples_in_the_same_order_and_ten_times_back(workers, drop_last):
 @pytest.mark.parametrize(
     "facts, words",
     [
-        (Facts(None), "first have used up"),
         (Facts(False), "left the last epoch"),
         (Facts(True, framework="lightning"), "lightning runs the loop"),
         (Facts(True, open_iterators=True), "still open"),
+        (Facts(True, world=2), "several ranks"),
+        (Facts(True, zipped=True), "several loaders"),
+        (Facts(True, ends_after="its schedule ends"), "its schedule ends"),
     ],
 )
 def test_refused_where_the_loop_would_not_see_it_whole(facts, words):
     loader = loader_of()
     with pytest.raises(Refused, match=words):
-        BatchSize(torch, loader).check(8, facts)
+        BatchSize(torch, loader).check(3, facts)
     assert loader.batch_sampler.batch_size == 4
 
 
@@ -115,7 +120,8 @@ def test_the_backstop_rolls_back(samples, used_up):
     control = BatchSize(torch, loader)
     control.open(control.check(8, WHOLE))
     reason = control.ended(samples, used_up)
-    assert reason == "with batches of 8 the loop saw %d of 26 samples" % samples
+    unseen = 26 - samples
+    assert reason == "with batches of 8 the loop saw %d of 26 samples: %d were not seen" % (samples, unseen)
     assert control.found() == loader.batch_size == 4 and control.in_force == 4
     assert control.ended(samples, used_up) is None, "told once"
 
@@ -141,15 +147,16 @@ def test_notes():
     loader = loader_of()
     control = BatchSize(torch, loader)
     assert "len(loader)" not in control.note(8, WHOLE)
-    assert "len(loader)" in control.note(8, Facts(True, asked_length=True))
+    assert "len(loader)" in control.note(8, Facts(True, asked_length="train.py:3"))
     assert "batch norm" in control.note(5, Facts(True, batch_norm=True))
 
 
 def test_who_iterates():
-    code = "def run(): return framework_of('/torch', '/ours')"
+    ours = os.path.dirname(batches.__file__)
+    code = "def run(): return framework_of('/torch/', ours)"
 
     def whose(path: str) -> str | None:
-        names = {"framework_of": framework_of}
+        names = {"framework_of": framework_of, "ours": ours}
         exec(compile(code, path, "exec"), names)
         outer = {"run": names["run"]}
         exec(compile("def main(): return run()", "/home/me/train.py", "exec"), outer)
@@ -158,4 +165,34 @@ def test_who_iterates():
     assert whose("/home/me/train.py") is None
     assert whose("/v/site-packages/lightning/loops.py") == "lightning"
     assert whose("/v/site-packages/tqdm/std.py") is None
+    assert whose("/v/site-packages/torchtune/loops.py") == "torchtune"
     assert whose("/torch/utils/data/dataloader.py") is None
+
+
+def test_who_asks_for_a_length():
+    ours = os.path.dirname(batches.__file__)
+
+    def asker(path: str) -> str | None:
+        names = {"asker_of": asker_of, "ours": ours}
+        exec(compile("def run():\n\n    return asker_of('/torch/', ours)", path, "exec"), names)
+        return names["run"]()
+
+    assert asker("/home/me/train.py") == "train.py:3"
+    assert asker("/v/site-packages/tqdm/std.py") == "tqdm" and is_bar("tqdm")
+    assert asker("/v/site-packages/transformers/trainer.py") == "transformers"
+    assert asker("/torch/utils/data/dataloader.py") is None
+
+
+def test_what_the_script_itself_sets_later_is_the_scripts_own():
+    loader = loader_of()
+    control = BatchSize(torch, loader)
+    loader.batch_sampler.batch_size = 13
+    control.look()
+    assert (control.script, control.in_force) == (13, 13) and control.check("script", WHOLE) == 13
+
+
+def test_what_is_dropped_is_said():
+    control = BatchSize(torch, loader_of(drop_last=True))
+    assert "batches of 8: 3 an epoch instead of 6; 2 samples dropped instead of 2" in control.note(8, WHOLE)
+    control = BatchSize(torch, loader_of())
+    assert "batches of 13: 2 an epoch instead of 7, the last of 13" in control.note(13, WHOLE)

@@ -270,7 +270,7 @@ def test_the_module_is_freed_with_its_last_reference(quick):
 def test_the_watch_hears_only_one_thread_at_a_time():
     class Told:
         class callback_trigger:
-            name = "DYNAMO"
+            _name_ = "DYNAMO"
 
         compile_id = "3/2"
 

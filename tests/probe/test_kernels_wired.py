@@ -134,7 +134,7 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
 
     class Told:
         class callback_trigger:
-            name = "DYNAMO"
+            _name_ = "DYNAMO"
 
         compile_id = "0/0"
 

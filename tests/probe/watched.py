@@ -86,7 +86,8 @@ def keep_torch(monkeypatch: Any) -> None:
     """Everything that the probe patches, and what it registers with the interpreter, is put back at the end."""
     module, optim = sys.modules["torch.utils.data.dataloader"], sys.modules["torch.optim.optimizer"]
     for owner, name in (
-        (module.DataLoader, "__init__"), (module.DataLoader, "__iter__"), (module._BaseDataLoaderIter, "__next__"),
+        (module.DataLoader, "__init__"), (module.DataLoader, "__iter__"), (module.DataLoader, "__len__"),
+        (module._BaseDataLoaderIter, "__next__"), (torch.optim.lr_scheduler.LRScheduler, "__init__"),
         (module._BaseDataLoaderIter, "_next_index"), (torch.autograd, "backward"), (nn.Module, "__call__"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))

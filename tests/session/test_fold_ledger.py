@@ -33,6 +33,9 @@ def test_a_change_is_queued_then_settling_then_kept_with_its_gain() -> None:
     state = fold_all([story.moved("c1", "settling", before=WORKERS[0], in_force=WORKERS[1], capacity=4)], state)
     assert entry(state).state == "settling" and entry(state).change == {"num_workers": (0, 2)}
     assert entry(state).at_step == story.step
+    moves = [ChangeMoved(9e9, "c9", "applying", step=70), ChangeMoved(9e9, "c9", "settling", step=72)]
+    later = fold_all([story.asked("c9", {"autocast": "bf16"}), *moves], state)
+    assert later.ledger[-1].at_step == 70, "the first step under it, not the one that showed it"
     state = fold_all(story.blocks([200.0]), state)
     assert entry(state).state == "settling", "the first block holds batches of the old workers and is thrown away"
     assert entry(state).after_samples_per_s is None

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from support.events import BEGAN_S, beginning
+from support.events import BEGAN_S, beginning, sample
 
 from cockpit.model.events import GpuSampled, TrainingEnded
 from cockpit.model.gpu import GpuFigures
@@ -31,6 +31,18 @@ DEVICE = GpuFigures(
 
 def watched() -> State:
     return fold_all([*beginning(), GpuSampled(AT_S, (DEVICE,), driver="580.1")])
+
+
+def test_a_training_without_a_gpu_says_so_whatever_the_machine_has() -> None:
+    def told(state: State) -> object:
+        return status_of(state, AT_S)["machine"]["uses_gpu"]
+
+    before = fold_all(beginning())
+    stepped = fold_all([sample(AT_S, step=3)], before)
+    assert (told(before), told(stepped), told(watched())) == (None, False, True)
+    woken = replace(stepped, ranks=(replace(stepped.ranks[0], accelerator="cuda"),))
+    assert told(woken) is True, "a device that nobody can read is used all the same"
+    assert told(fold_all([TrainingEnded(AT_S, 0)], stepped)) is None
 
 
 def test_status_tells_zero_as_zero_and_what_is_not_measured_as_null() -> None:

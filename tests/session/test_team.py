@@ -26,8 +26,8 @@ def team(*found: RankInfo, world: int | None = None) -> State:
 
 def test_ranks_in_words() -> None:
     state = team(FIRST, SECOND)
-    assert ranks.lines(state) == [
-        "the run's figures are those of rank 0 of 2",
+    assert ranks.lines(state, 1012.0) == [
+        "the run's figures are those of rank 0 of 2 (all ranks, as of 2 s ago)",
         "rank 0: step 40, waits 1.2 ms a step, 81 samples/s",
         "rank 1: step 38, waits – ms a step, – samples/s",
     ]
@@ -43,7 +43,7 @@ def test_more_ranks_than_are_here() -> None:
 
 def test_one_alone_has_no_words() -> None:
     state = team(FIRST)
-    assert (ranks.lines(state), ranks.headline(state), ranks.several(state)) == ([], None, False)
+    assert (ranks.lines(state, 1012.0), ranks.headline(state), ranks.several(state)) == ([], None, False)
     (row,) = status_of(state, 1011.0)["ranks"]
     assert (row["step"], row["pid"]) == (40, 50)
     assert "Ranks" not in text_of(state, 1011.0)
@@ -56,18 +56,20 @@ def test_a_rank_that_is_gone_is_told_once_and_not_where_all_go() -> None:
     later = progress.said(left, 1011.0 + GONE_S)
     assert [line.split("] ")[1] for line in later if "gone" in line] == ["rank 1 is gone, at step 38"]
     assert not any("gone" in line for line in progress.said(left, 1012.0 + GONE_S))
-    assert ranks.lines(left)[-1] == "rank 1: gone, at step 38"
+    assert ranks.lines(left, 1012.0)[-1] == "rank 1: gone, at step 38"
     over = Progress()
     nobody = team(replace(FIRST, alive=False), replace(SECOND, alive=False))
     assert not any("gone" in line for at_s in (1011.0, 1031.0) for line in over.said(nobody, at_s))
 
 
 def test_after_the_end_only_how_far_each_came() -> None:
-    state = fold(team(FIRST, SECOND), TrainingEnded(1012.0, 0))
+    last = sample(1011.0, step=38)  # the second outlived the first by a moment, and led
+    state = fold_all([last, TrainingEnded(1012.0, 0)], team(FIRST, SECOND))
+    assert state.step == 40
     told = status_of(state, 1013.0)
     assert [(rank["step"], rank["wait_ms"], rank["samples_per_s"], rank["alive"]) for rank in told["ranks"]] == [
         (40, None, None, False),
         (38, None, None, False),
     ]
-    assert ranks.lines(state)[1:] == ["rank 0: 40 steps", "rank 1: 38 steps"]
+    assert ranks.lines(state, 1012.0)[1:] == ["rank 0: 40 steps", "rank 1: 38 steps"]
     assert told["figures_of"] == "rank 0 of 2" and not ranks.several(state)

@@ -15,7 +15,7 @@ from cockpit.session.fold import fold_all
 from cockpit.session.knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from cockpit.session.report import setup_of, text_of
 from cockpit.session.save import save
-from cockpit.session.status import status_of
+from cockpit.session.status import found_of, status_of
 
 
 def test_loaders_that_are_tuned_differently_are_each_kept_by_name() -> None:
@@ -106,6 +106,18 @@ def test_journals_that_told_them_with_each_loader_still_read() -> None:
     state = fold_all([*beginning(), LoadersSeen(1001.0, (loader("a.py:1", knobs=told), loader("a.py:2", knobs=told)))])
     assert [row.in_force for row in knob_rows(state) if row.name == "threads"] == [1]
     assert (tuned_setup(state), tuned_loaders(state)) == ({"threads": 1}, {})
+
+
+def test_what_was_found_of_a_change_stands_beside_what_was_asked() -> None:
+    story = Story()
+    kernels = (KnobReport("matmul", "highest", "high", note="no effect: this CPU"),)
+    seen = (loader("a.py:1"), loader("a.py:2", "other", knobs=(knob("num_workers", 0, 1),)))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, seen, kernels)])
+    state = fold_all([story.asked("c1", {"matmul": "high"})], state)
+    state = fold_all([story.asked("c2", {"num_workers": 3}, loader="a.py:2")], state)
+    whole, single = (found_of(state, entry) for entry in state.ledger)
+    assert whole == {"matmul": {"asked": "high", "in_force": "high", "reason": None, "note": "no effect: this CPU"}}
+    assert single["num_workers"]["in_force"] == 1, "of the loader that was named"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The real screen on this terminal with a scripted run behind it, for eyes, tmux and the bench.
 
-``PYTHONPATH=.:tests python -m tui.play [seconds played before] [speed]``: events come in real time, keys really queue
-and land changes.
+``PYTHONPATH=.:tests python -m tui.play [seconds played before] [speed] [gpu]``: events come in real time, keys really
+queue and land changes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Played(FakeLink):
 def main() -> None:
     before_s = float(sys.argv[1]) if len(sys.argv) > 1 else 131.0
     speed = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
-    script = Script({46.0: {"num_workers": 2}, 88.0: {"num_workers": 4}} if before_s > 80 else {})
+    at = {46.0: {"num_workers": 2}, 88.0: {"num_workers": 4}} if before_s > 80 else {}
+    script = Script(at, gpu="gpu" in sys.argv)
     link: list[Played] = []
 
     async def connect() -> Played:

@@ -14,6 +14,7 @@ from cockpit.model.events import (
     ChangeMoved,
     EpochEnded,
     Event,
+    GpuSampled,
     KnobReport,
     LoaderInfo,
     LoadersSeen,
@@ -24,7 +25,9 @@ from cockpit.model.events import (
     RunStarted,
     Sampled,
 )
+from cockpit.model.gpu import GpuFigures
 from cockpit.model.knobs import Value
+from cockpit.model.ranks import RankInfo, RanksSeen
 from cockpit.session.fold import fold_all
 from cockpit.session.state import State
 
@@ -81,12 +84,16 @@ class Script:
     prefetch: int | None = None
     persistent: bool = False
     epochs: int = 0
+    gpu: bool = False
+    autocast: str = "off"
+    compile: str = "off"
 
     def opening(self) -> Iterator[Event]:
         yield RunStarted(BEGAN_S, "train-3f", ("python", self.script), "/home/ada/project", self.script, {})
         yield ProcessStarted(BEGAN_S + 0.1, 4711)
         yield MachineSeen(BEGAN_S + 0.1, float(self.cores), "affinity", tuple(range(self.cores)))
-        yield ProbeConnected(BEGAN_S + 1.4, 4711, "2.14.1", "3.11.9")
+        told = ("cuda", None, None, None, ("0a1b2c3d-aabbcc",)) if self.gpu else ()
+        yield ProbeConnected(BEGAN_S + 1.4, 4711, "2.14.1", "3.11.9", *told)
         yield self.loaders(BEGAN_S + 1.5)
 
     def loaders(self, at_s: float) -> LoadersSeen:
@@ -99,12 +106,24 @@ class Script:
             KnobReport("persistent_workers", False, self.persistent, self.workers > 0, False,
                        "changes with the next epoch" if self.workers else "needs workers"),
             KnobReport("in_order", True, True),
+            KnobReport("batch_size", BATCH, BATCH, True, False, "changes at the epoch boundary", "other steps an epoch "
+                       "and another effective batch: compare samples/s, and mind the learning rate"),
         )  # fmt: skip
         info = LoaderInfo(
             "train.py:41", "train", "map", self.epochs, STEPS_PER_EPOCH, BATCH, reports, pids,
             (self.prefetch or 0) * self.workers, False, self.epochs > 0, (), 61.0 if self.epochs else None,
         )  # fmt: skip
-        return LoadersSeen(at_s, (info,))
+        return LoadersSeen(at_s, (info,), self.kernels())
+
+    def kernels(self) -> tuple[KnobReport, ...]:
+        compiled = "not numerically neutral: random numbers inside the model come from another stream"
+        return (
+            KnobReport("threads", 2, 2),
+            KnobReport("matmul", "highest", "highest", note=None if self.gpu else "no effect: this CPU multiplies "
+                       "float32 exactly either way"),
+            KnobReport("autocast", "off", self.autocast),
+            KnobReport("compile", "off", self.compile, note=compiled if self.compile != "off" else None),
+        )  # fmt: skip
 
     def speed(self) -> Speed:
         return SPEEDS[self.workers]
@@ -124,6 +143,8 @@ class Script:
             took = STEPS_PER_EPOCH * speed.step / 1000.0
             yield EpochEnded(at_s, "train.py:41", self.epoch - 1, STEPS_PER_EPOCH, STEPS_PER_EPOCH * BATCH, took, 61.0)
             yield self.loaders(at_s)
+        if self.gpu and int(at_s * 2) % 2 == 0:
+            yield GpuSampled(at_s, (self.device(speed, int(at_s)),), None, "580.1")
         share = wall / speed.step
         yield Sampled(
             at_s, 0.5, self.step, self.epoch, in_epoch, self.step, steps, steps * BATCH,
@@ -140,6 +161,16 @@ class Script:
         )  # fmt: skip
         yield self.block(at_s, steps, jitter)
 
+    def device(self, speed: Speed, seed: int) -> GpuFigures:
+        """As busy as the model keeps it."""
+        busy = (speed.forward + speed.backward + speed.optimizer) / speed.step
+        active = max(0.0, min(1.0, 1.06 * busy + noise(seed, 0.04)))
+        return GpuFigures(
+            "GPU-0a1b2c3d-aabbcc", "NVIDIA H100 80GB HBM3", False, round(active, 2), 31 * 2**30, 80 * 2**30,
+            120.0 + 480.0 * active, 700.0, round(38 + 26 * active), round(1980 - 225 * active), 1980, (), None, False,
+            {}, "NVML",
+        )  # fmt: skip
+
     def block(self, at_s: float, steps: int, jitter: float) -> BlockMeasured:
         speed, n = self.speed(), max(10, steps)
         return BlockMeasured(
@@ -150,12 +181,16 @@ class Script:
         )  # fmt: skip
 
     def land(self, at_s: float, knobs: Mapping[str, Value], id: str) -> Iterator[Event]:
-        before = {"num_workers": self.workers, "prefetch_factor": self.prefetch, "persistent_workers": self.persistent,
-                  "pin_memory": False, "in_order": True}  # fmt: skip
+        before: dict[str, Value | None] = {
+            "num_workers": self.workers, "prefetch_factor": self.prefetch, "persistent_workers": self.persistent,
+            "pin_memory": False, "in_order": True, "autocast": self.autocast, "compile": self.compile,
+        }  # fmt: skip
         yield ChangeMoved(at_s, id, "applying", self.step)
         self.workers = int(knobs.get("num_workers", self.workers))
         self.prefetch = int(knobs.get("prefetch_factor", self.prefetch or 2)) if self.workers else None
         self.persistent = bool(knobs.get("persistent_workers", self.persistent))
+        self.autocast = str(knobs.get("autocast", self.autocast))
+        self.compile = str(knobs.get("compile", self.compile))
         self.change = id
         yield ChangeMoved(
             at_s + 0.08, id, "settling", self.step, 84.0, 0, 2 * self.workers,
@@ -196,6 +231,20 @@ def long(until_s: float = 214.0) -> tuple[State, float]:
     events = list(run.events(until_s))
     events.append(ChangeAsked(events[-1].at_s, "q1", {"in_order": False}))
     return fold_all(events), events[-1].at_s + 0.2
+
+
+def on_a_gpu(until_s: float = 128.0) -> tuple[State, float]:
+    """The same on a device, and autocast last."""
+    at = {38.0: {"num_workers": 2}, 72.0: {"num_workers": 4}, 104.0: {"autocast": "bf16"}}
+    events = list(Script(at, gpu=True).events(until_s))
+    return fold_all(events), events[-1].at_s + 0.2
+
+
+def two_ranks(until_s: float = 128.0) -> tuple[State, float]:
+    """The same on two ranks, of which the other one is the slower."""
+    state, now_s = steady(until_s)
+    ranks = (RankInfo(0, 4711, state.step, 0.6, 1004.0), RankInfo(1, 4712, state.step, 3.4, 981.0))
+    return fold_all([RanksSeen(state.at_s, ranks, 2)], state), now_s
 
 
 def early(until_s: float = 9.0) -> tuple[State, float]:

@@ -15,6 +15,7 @@ from cockpit.session.state import State
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, SETS
 from cockpit.tui.paint import strip_of
+from cockpit.tui.reading import Reading
 from cockpit.tui.rows import text_of, width_of
 from cockpit.tui.view import SPANS_S, View
 
@@ -40,9 +41,20 @@ def any_view(seed: int) -> View:
     now_s = pick.choice([0.0, 1_800_000_100.0, grow.number(), float("nan")])
     wanted = {name: pick.choice(VALUES) for name in pick.sample(list(BY_NAME), pick.randint(0, 2))}
     return View(
-        state, now_s, pick.randint(-1, 9), wanted, pick.choice([None, None, grow.number()]),
+        state, now_s, pick.choice(["", "unheard_of", *BY_NAME]), wanted, pick.choice([None, None, grow.number()]),
         pick.choice(list(SETS.values())), pick.random() < 0.3, pick.random() < 0.2, pick.choice(SPANS_S),
         (grow.text(), grow.text()), grow.text() if pick.random() < 0.3 else "",
+        pick.randint(0, 9), pick.random() < 0.5, any_reading(grow),
+    )  # fmt: skip
+
+
+def any_reading(grow: Grower) -> Reading:
+    """Closed, or open at any place and looking for anything."""
+    pick = grow.random
+    hits = tuple(sorted(pick.sample(range(12), pick.randint(0, 3))))
+    return Reading(
+        pick.random() < 0.3, pick.choice([None, -5, 0, 3, 10**9]), pick.choice([0, 0, 20, 10**6]),
+        pick.choice(["", "a", grow.text()]), hits, pick.choice([None, *hits]),
     )  # fmt: skip
 
 
@@ -90,13 +102,13 @@ def test_the_picture_of_a_tuned_run() -> None:
     assert "◆num_workers 0→2 " in rows[6] and "◆num_workers 2→4 " in rows[6]
     assert rows[3].startswith("MODEL  89%│") and rows[9].startswith("CPU    77%│")
     assert rows[10].endswith("2.9 of 4 busy: main 0.9 workers 1.9 others 0.0 rest 0.1")
-    assert rows[11] == "loader     train.py:41 · 4 workers · 8/8 ready · start 61 ms        no GPU found"
+    assert rows[11] == "loader     train.py:41 · 4 workers · 8/8 ready · start 61 ms       no GPU in use"
     assert "data wait 38%" in rows[12] and rows[12].endswith("23.4 ms")
     assert "backward 52%" in rows[13] and rows[13].endswith("16.0 ms")
     assert rows[16].startswith("▸1 num_workers       4 ‹ ›")
-    assert rows[19].startswith(" 4 persistent      off →on   queued")
+    assert rows[18].startswith(" 3 persistent      off →on   queued")
     assert rows[21] == "   1 queued, at the next epoch in 0:03  a now u drop"
-    assert rows[23] == " ←→ change  a apply now  u undo  b baseline  s save  ? help  q leave"
+    assert rows[23] == " ←→ change  a apply now  u undo  b baseline  s save  / find  ? help  q leave"
 
 
 def test_rows_1_to_3_stand_in_the_same_place_at_every_size() -> None:
@@ -118,7 +130,7 @@ def test_only_one_line_says_gpu() -> None:
     for size in [(80, 24), (120, 40), (200, 60)]:
         rows = drawn(*scenes.steady(), *size)
         assert [row for row in rows if "GPU" in row or "gpu" in row.lower()] == [
-            row for row in rows if "no GPU found" in row
+            row for row in rows if "no GPU in use" in row or "uses no GPU" in row
         ]
         assert sum("GPU" in row for row in rows) == 1
 

@@ -12,9 +12,10 @@ from tui import scenes
 from cockpit.model.events import GpuSampled, ProbeConnected
 from cockpit.model.gpu import GpuFigures
 from cockpit.session.state import State
+from cockpit.tui.card import card_rows
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, BRAILLE, Glyphs
-from cockpit.tui.gpu import gpu_card, gpu_rows
+from cockpit.tui.gpu import gpu_rows
 from cockpit.tui.machine import no_gpu_words
 from cockpit.tui.rows import text_of, width_of
 from cockpit.tui.view import View
@@ -77,7 +78,7 @@ def test_a_device_in_trouble_says_which_and_why(gone: bool) -> None:
 
 def test_why_there_is_no_device_is_said_once() -> None:
     assert text(seen(trouble="the NVIDIA driver is not loaded")) == "gpu        the NVIDIA driver is not loaded"
-    assert text(seen()) == "" and text(View(State(), 0.0)) == "" and gpu_card(View(State(), 0.0), 80) == []
+    assert text(seen()) == "" and text(View(State(), 0.0)) == "" and card_rows(View(State(), 0.0), 80, 9) == []
 
 
 def test_more_devices_than_rows_end_in_a_count_that_tells_the_laziest() -> None:
@@ -95,10 +96,33 @@ def test_more_devices_than_rows_end_in_a_count_that_tells_the_laziest() -> None:
 
 
 def test_the_card_holds_every_device() -> None:
-    lines = text_of(gpu_card(seen(DEVICE, replace(DEVICE, trouble="gone", gone=True)), 90)).splitlines()
-    assert lines[0].startswith("GPU") and lines[0].endswith("NVML (unverified)")
-    assert lines[1] == "NVIDIA H100 80GB HBM3 aabbcc" and lines[2].startswith("  94% kernel active")
-    assert lines[4] == "  gone" and len(lines) == 5
+    lines = text_of(card_rows(seen(DEVICE, replace(DEVICE, trouble="gone", gone=True)), 90, 6)).splitlines()
+    name = "GPU NVIDIA H100 80GB HBM3 aabbcc"
+    assert lines[0].startswith(f"{name} · 61 °C · not throttled  ") and lines[0].endswith("NVML (unverified)")
+    assert [line.split() for line in lines[1:3]] == [
+        ["kernel", "active", "━" * 15, "94%", "memory", "━" * 18, "30.0", "of", "80.0", "GiB"],
+        ["power", "━" * 15, "412", "of", "700", "W", "clock", "━" * 18, "1755", "of", "1980", "MHz"],
+    ]
+    assert lines[3].startswith(name) and lines[4] == "    gone" and len(lines) == 5
+
+
+def test_a_card_has_no_bar_where_nothing_was_told_and_says_why() -> None:
+    mig = GpuFigures("MIG-1", "H100 MIG 1g.10gb", True, None, 2**30, 10 * 2**30, missing={"utilisation": "N/A (MIG)"})
+    first, second = text_of(card_rows(seen(mig), 90, 3)[1:]).splitlines()
+    assert first.startswith("kernel active") and "N/A (MIG)" in first
+    assert "━" not in first.split("memory")[0] and "1.0 of 10.0 GiB" in first
+    assert second.split() == ["power", "–", "clock", "–"]
+    idle = replace(DEVICE, kernel_active_share=0.0)
+    row = card_rows(seen(idle), 90, 3)[1]
+    assert ("━" * 16, "line") in row or any(style == "line" and "━" in text for text, style in row)
+    assert "0%" in text_of([row])
+
+
+def test_where_not_all_cards_fit_there_is_a_line_a_device() -> None:
+    devices = [replace(DEVICE, uuid=f"GPU-{at}") for at in range(4)]
+    lines = text_of(card_rows(seen(*devices), 90, 4)).splitlines()
+    assert lines[0] == "GPU" and len(lines) == 4 and lines[3].startswith("and 2 more")
+    assert len(card_rows(seen(*devices), 90, 12)) == 12
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])
@@ -107,18 +131,19 @@ def test_the_frame_shows_it_at_every_size_and_moves_nothing_above_it(width: int,
     with_gpu = replace(state, gpu=GpuSampled(now_s, (DEVICE,)))
     bare, shown = (text_of(frame(View(each, now_s), width, height)).splitlines() for each in (state, with_gpu))
     assert len(bare) == len(shown)
-    assert any("no GPU found" in line for line in bare) or height == 24
-    assert any("94% kernel active" in line for line in shown)
+    assert any("no GPU in use" in line or "uses no GPU" in line for line in bare)
+    assert any("94% kernel active" in line or ("kernel active" in line and " 94% " in line) for line in shown)
     assert shown[:3] == bare[:3] and shown[-1] == bare[-1]
-    assert not any("no GPU found" in line for line in shown)
+    assert not any("no GPU" in line for line in shown)
 
 
-def test_no_gpu_found_is_said_only_where_none_is_used() -> None:
+def test_no_gpu_is_said_only_where_none_is_used() -> None:
     state, _ = scenes.steady()
-    assert no_gpu_words(state) == "no GPU found"
-    assert no_gpu_words(replace(state, gpu=GpuSampled(0.0))) == ""
+    assert no_gpu_words(state)[0] == "this training uses no GPU"
+    assert no_gpu_words(replace(state, step=None)) == (), "before the first step nobody knows"
+    assert no_gpu_words(replace(state, gpu=GpuSampled(0.0))) == ()
     woken = replace(state.ranks[0], accelerator="cuda") if state.ranks else ProbeConnected(0.0, 1, "2", "3", "cuda")
-    assert no_gpu_words(replace(state, ranks=(woken,))) == ""
+    assert no_gpu_words(replace(state, ranks=(woken,))) == ()
 
 
 readings = st.builds(
@@ -132,5 +157,5 @@ def test_whatever_was_read_fits_its_room(gpu: GpuSampled, width: int, rows: int,
     view = View(State(gpu=gpu), 0.0, glyphs=glyphs)
     found = gpu_rows(view, width, 11, rows)
     assert len(found) <= rows and all(width_of(each) == width for each in found)
-    assert all(width_of(each) <= width for each in gpu_card(view, width))
+    assert all(width_of(each) <= width for each in card_rows(view, width, rows))
     frame(view, width, 30)

@@ -15,6 +15,7 @@ from rich.console import Console
 from textual.strip import Strip
 from tui import scenes
 
+from cockpit.model.knobs import BY_NAME
 from cockpit.tui.dialogs import help_rows, leave_rows
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import BRAILLE
@@ -73,8 +74,8 @@ def test_the_lean_writing_looks_like_textuals_own(system: str, theme: str, mono:
 def test_no_word_is_written_in_the_colour_of_its_ground(theme: str, system: str) -> None:
     console = Console(color_system=system, force_terminal=True)  # type: ignore[arg-type]
     state, now_s = scenes.steady()
-    for cursor in range(5):
-        for view in (View(state, now_s, cursor), View(state, now_s, cursor, link_lost_s=now_s, notice="words")):
+    for chosen in BY_NAME:
+        for view in (View(state, now_s, chosen), View(state, now_s, chosen, link_lost_s=now_s, notice="words")):
             for row in [*frame(view, 120, 40), *leave_rows(state, 80, BRAILLE), *help_rows(80, 30, 0, BRAILLE)]:
                 for text, style, _ in strip_of(row, 120, theme, False):
                     assert style is not None

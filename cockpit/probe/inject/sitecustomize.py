@@ -69,7 +69,21 @@ def _load(torch):
             spec.loader.exec_module(package)
         importlib.import_module(name + ".probe.install").install(torch)
     except Exception:
-        # the probe's own guard is not loaded yet: the training goes on bare, and the screen says "no probe"
+        # the probe's own guard is not loaded yet: the training goes on bare, and the screen says why
+        _leave_word(sys.exc_info()[1])
+
+
+def _leave_word(error):
+    """Why there is no probe, for the engine; the first process that fails says it for all."""
+    try:
+        path = os.path.join(os.environ["COCKPIT_RUN"], "probe_error")
+        words = "%s: %s (torch %s, Python %s)" % (
+            type(error).__name__, error, getattr(sys.modules.get("torch"), "__version__", "?"), sys.version.split()[0],
+        )  # fmt: skip
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(handle, " ".join(words.split())[:1000].encode("utf-8", "replace"))
+        os.close(handle)
+    except Exception:
         pass
 
 

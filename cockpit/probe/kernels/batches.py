@@ -1,8 +1,8 @@
 """The batch size of one DataLoader: at an epoch boundary only, and watched over the whole epoch that follows.
 
-Called at the loader's ``__iter__`` (``check``, ``open``) and at the end of its iterators (``ended``), by the thread
-that iterates. It draws nothing, rebuilds nothing (the loader's own batch sampler gets another number, before anything
-reads it), and must never be applied to a loop that would not see all samples under it.
+Made and called by ``batching``. It draws nothing, rebuilds nothing (the loader's own batch sampler gets another
+number, before anything reads it), and must never be applied to a loop that would not see all samples under it.
+``look``, ``open`` and ``found`` touch the loader, in the thread that iterates it; the rest are plain numbers.
 """
 
 from __future__ import annotations
@@ -10,60 +10,83 @@ from __future__ import annotations
 import os
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..refusals import Refusal
 
-NOT_YET = "the loop must first have used up the loader for one whole epoch"
+NOT_YET = "waits until the loop has used up the loader for one whole epoch"
 LEFT_EARLY = "the loop left the last epoch before the loader was used up: another size would change what it sees"
 ONLY_BOUNDARY = "changes at the epoch boundary"
-_DEEPEST = 64
+RANKS = "not with several ranks yet"
+ZIPPED = "several loaders make up one step: with another size of one, the loop would leave samples of another unseen"
+OPEN = "another iterator of this loader is still open"
 
 
 class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
-    epoch yet); ``framework``: whose installed code iterates it, or None; ``asked_length``: ``len(loader)`` was."""
+    epoch yet); ``framework``: whose installed code iterates it, or None; ``asked_length``: who asked ``len(loader)``;
+    ``ends_after``: a schedule that raises after its last step, in words."""
 
     used_up: bool | None
     framework: str | None = None
-    asked_length: bool = False
+    asked_length: str | None = None
     batch_norm: bool = False
     open_iterators: bool = False
+    world: int = 1
+    zipped: bool = False
+    ends_after: str | None = None
 
 
 class BatchSize:
-    """One loader. Holds it weakly. ``script`` is the script's own size, None where the loader does not batch."""
+    """One loader. Holds it weakly. ``script`` is the script's own size, None where the loader does not batch.
+
+    ``rows``: samples an epoch, None where nobody can tell. ``largest``: the largest size that was ever in force.
+    """
 
     def __init__(self, torch: Any, loader: Any) -> None:
         self._loader = weakref.ref(loader)
         self.whole = _whole_reason(torch, loader)
         self.script: int | None = loader.batch_size
-        self.in_force = self.script
+        self.in_force = self.largest = self.script
         self._before = self.script
         self._watched = False
+        self.rows: int | None = None
+        self.drops = bool(getattr(loader, "drop_last", False))
+        self.look()
+
+    def look(self) -> None:
+        """Counts anew what an epoch holds; a size that the script itself has set meanwhile is the script's own."""
+        loader = self._loader()
+        if loader is None or self.whole is not None:
+            return
+        try:
+            self.rows = len(loader.sampler)
+        except TypeError:
+            self.rows = None
+        found = self.found()
+        if found != self.in_force:
+            self.script = self.in_force = found
+
+    # ---- asking ----
 
     def refusal(self, facts: Facts) -> Refusal:
-        """What holds for the row: why not, or what it does besides."""
-        reason = self.whole
-        if reason is None and facts.framework is not None:
-            reason = "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
-        if reason is None and facts.used_up is not True:
-            reason = NOT_YET if facts.used_up is None else LEFT_EARLY
+        """What holds for the row, whatever the value: why not, or when."""
+        reason = self._never(facts) or (LEFT_EARLY if facts.used_up is False else None)
         if reason is not None:
             return Refusal(can=False, can_now=False, reason=reason)
-        return Refusal(can=True, can_now=False, reason=ONLY_BOUNDARY, note=self.note(None, facts))
+        return Refusal(can=True, can_now=False, reason=ONLY_BOUNDARY if facts.used_up else NOT_YET)
 
-    def note(self, size: int | None, facts: Facts) -> str:
-        """What another size (``size``, or any) means besides the speed."""
-        notes = ["other steps an epoch and another effective batch: compare samples/s, and mind the learning rate"]
-        if facts.asked_length:
-            notes.append("the script has asked len(loader): bars and schedules go by the old length")
-        rows = self._rows()
-        if size and rows and facts.batch_norm and not self._drops() and rows % size == 1:
-            notes.append("the last batch has one sample, which batch norm refuses")
-        return "; ".join(notes)
+    def _never(self, facts: Facts) -> str | None:
+        if self.whole is not None:
+            return self.whole
+        if facts.world > 1:
+            return RANKS
+        if facts.framework is not None:
+            return "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
+        return ZIPPED if facts.zipped else None
 
     def check(self, value: Value, facts: Facts) -> int:
         """The size that ``value`` means; raises Refused. The script's own can always be had."""
@@ -71,32 +94,81 @@ class BatchSize:
             if self.script is None:
                 raise Refused(self.whole or "the loader does not batch")
             if facts.open_iterators and self.in_force != self.script:
-                raise Refused("another iterator of this loader is still open")
+                raise Refused(OPEN)
             return self.script
         refusal = self.refusal(facts)
         if not refusal.can:
             raise Refused(refusal.reason or "")
         if facts.open_iterators:
-            raise Refused("another iterator of this loader is still open")
-        size, rows = int(value), self._rows()
-        if size < 1:
-            raise Refused("a batch has at least 1 sample")
-        if rows is None:
-            raise Refused("the sampler does not tell how many samples it has")
-        if size > rows and self._drops():
-            raise Refused("the loader drops incomplete batches, and %d samples never fill one of %d" % (rows, size))
-        if facts.batch_norm and not self._drops() and rows % size == 1:
-            raise Refused("%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size))
+            raise Refused(OPEN)
+        size = int(value)
+        reason = self._unfit(size, facts)
+        if reason is not None:
+            raise Refused(reason)
         return size
 
-    def open(self, size: int) -> None:
-        """The next ``iter(loader)`` serves batches of ``size``."""
-        loader = self._loader()
-        if loader is None or size == self.in_force:
+    def _unfit(self, size: int, facts: Facts) -> str | None:
+        """Why this very size cannot be had."""
+        rows = self.rows
+        if size < 1:
+            return "a batch has at least 1 sample"
+        if rows is None:
+            return "the sampler does not tell how many samples it has"
+        if size > rows and self.drops:
+            return "the loader drops incomplete batches, and %d samples never fill one of %d" % (rows, size)
+        if facts.batch_norm and (size == 1 or (not self.drops and rows % size == 1)):
+            return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
+        if facts.ends_after is not None and size < (self.in_force or size):
+            return "smaller batches make more steps, and %s" % facts.ends_after
+        return None
+
+    # ---- what it would do ----
+
+    def batches(self, size: int) -> int | None:
+        """Batches an epoch of that size."""
+        if self.rows is None:
+            return None
+        return self.rows // size if self.drops else -(-self.rows // size)
+
+    def note(self, size: int | None, facts: Facts) -> str:
+        """What another size (``size``, or any) means besides the speed."""
+        unfit = self._unfit(size, facts) if size else None
+        if unfit is not None:
+            return "will be refused: %s" % unfit
+        notes = [*self._epoch_words(size), self._effect_words(size)]
+        if facts.asked_length:
+            notes.append("%s has asked len(loader): what it made of it keeps the old length" % facts.asked_length)
+        return "; ".join(notes)
+
+    def _epoch_words(self, size: int | None) -> list[str]:
+        old, rows = self.in_force, self.rows
+        if not size or not old or rows is None:
+            return []
+        words = "batches of %d: %s an epoch instead of %s" % (size, self.batches(size), self.batches(old))
+        last = rows % size
+        if self.drops:
+            return [words, "%d samples dropped instead of %d" % (last, rows % old)] if last or rows % old else [words]
+        return [words + ", the last of %d" % (last or size)]
+
+    def _effect_words(self, size: int | None) -> str:
+        if not size or not self.in_force:
+            return "another effective batch: compare samples/s, and mind the learning rate"
+        factor = "%.4g" % (size / self.in_force)
+        return "effective batch ×%s: compare samples/s, and mind the learning rate" % factor
+
+    # ---- in force ----
+
+    def open(self, size: int, watch: bool = True) -> None:
+        """The next ``iter(loader)`` serves batches of ``size``; ``watch``: the epoch that follows is on trial."""
+        if size == self.in_force:
             return
-        self._before, self.in_force, self._watched = self.in_force, size, size != self.script
-        loader.batch_sampler.batch_size = size
-        loader.__dict__["batch_size"] = size  # what the script reads is what it gets
+        self._before, self.in_force = self.in_force, size
+        self._watched = watch and size != self.script
+        self.largest = max(size, self.largest or size)
+        loader = self._loader()
+        if loader is not None:
+            loader.batch_sampler.batch_size = size
+            loader.__dict__["batch_size"] = size  # what the script reads is what it gets
 
     def found(self) -> int | None:
         """What the loader's own batch sampler really has."""
@@ -112,24 +184,18 @@ class BatchSize:
         if used_up and (samples is None or expected is None or samples == expected):
             return None
         size, before = self.in_force, self._before
-        self.open(before if before is not None else int(self.script or 1))
-        self._watched = False
-        seen = "an unknown number" if samples is None else str(samples)
-        return "with batches of %s the loop saw %s of %s samples" % (size, seen, "?" if expected is None else expected)
-
-    def _rows(self) -> int | None:
-        loader = self._loader()
-        try:
-            return None if loader is None else len(loader.sampler)
-        except TypeError:
-            return None
-
-    def _drops(self) -> bool:
-        return bool(getattr(self._loader(), "drop_last", False))
+        self.open(before if before is not None else int(self.script or 1), watch=False)
+        if samples is None or expected is None:
+            return "with batches of %s the loop left the epoch before its end" % size
+        if samples > expected:
+            return "with batches of %s the loop saw %d samples, and there are %d" % (size, samples, expected)
+        return "with batches of %s the loop saw %d of %d samples: %d were not seen" % (
+            size, samples, expected, expected - samples,
+        )  # fmt: skip
 
     def _expected(self) -> int | None:
-        rows, size = self._rows(), self.in_force
-        return rows if rows is None or not size or not self._drops() else rows - rows % size
+        rows, size = self.rows, self.in_force
+        return rows if rows is None or not size or not self.drops else rows - rows % size
 
 
 def _whole_reason(torch: Any, loader: Any) -> str | None:
@@ -141,25 +207,66 @@ def _whole_reason(torch: Any, loader: Any) -> str | None:
     if type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
         return "%s makes the batches" % type(loader.batch_sampler).__name__
     module = type(loader.sampler).__module__
-    return None if module.startswith("torch.utils.data") else "the script's own sampler may count by batches"
+    return None if module.startswith("torch.utils.data.") else "the script's own sampler may count by batches"
+
+
+_DEEPEST = 64
+_BARS = ("tqdm", "rich", "click", "progressbar", "alive_progress")
+"""Progress bars hand on what the loop asks for, and count nothing for it."""
+_FRAMEWORKS = ("lightning", "pytorch_lightning", "transformers", "accelerate", "ignite", "fastai", "composer")
+"""Known even where they run from a checkout, and are installed nowhere."""
 
 
 def framework_of(torch_folder: str, ours: str) -> str | None:
     """The installed package whose code iterates the loader right now (called from ``__iter__``), or None: the
-    script's own loop. torch's and our own frames do not count."""
+    script's own loop. torch's and our own frames do not count, nor the package that is itself the script."""
+    for frame in _frames_outside(ours):
+        if frame.f_code.co_filename.startswith(torch_folder):
+            continue
+        package = _package_of(frame)
+        if package is None or package == _main_package():
+            return None
+        if package not in _BARS:
+            return package
+    return None
+
+
+def asker_of(torch_folder: str, ours: str) -> str | None:
+    """Who has just called ``len(loader)``: ``train.py:31``, or an installed package; None: torch itself."""
+    for frame in _frames_outside(ours):
+        path = frame.f_code.co_filename
+        if path.startswith(torch_folder):
+            return None
+        return _package_of(frame) or "%s:%d" % (os.path.basename(path), frame.f_lineno)
+    return None
+
+
+def is_bar(asker: str) -> bool:
+    """Whether it draws progress, and decides nothing."""
+    return asker in _BARS
+
+
+def _frames_outside(ours: str) -> Iterator[Any]:
+    """The frames of the calling thread, innermost first, without the probe's own."""
     frame: Any = sys._getframe(1)
     for _ in range(_DEEPEST):
-        path = frame.f_code.co_filename
-        if not path.startswith((torch_folder, ours, "<cockpit", "<frozen")):
-            for folder in ("site-packages", "dist-packages"):
-                _, found, rest = path.partition(folder + os.sep)
-                if found and not rest.startswith("tqdm"):
-                    return str(rest.split(os.sep)[0])
-                if found:
-                    break
-            else:
-                return None
+        if not frame.f_code.co_filename.startswith((ours, "<cockpit", "<frozen")):
+            yield frame
         if frame.f_back is None:
-            return None
+            return
         frame = frame.f_back
-    return None
+
+
+def _package_of(frame: Any) -> str | None:
+    """The package that the code of ``frame`` belongs to, where it is installed or a known framework."""
+    for folder in ("site-packages", "dist-packages"):
+        _, found, rest = frame.f_code.co_filename.partition(folder + os.sep)
+        if found:
+            return str(rest.split(os.sep)[0])
+    top = str(frame.f_globals.get("__name__", "")).split(".")[0]
+    return top if top in _FRAMEWORKS else None
+
+
+def _main_package() -> str | None:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return str(spec.name).split(".")[0] if spec is not None else None

@@ -144,7 +144,8 @@ class CompileWatch:
     def _begun(self, told: Any) -> None:
         if not self.begin():
             return
-        if told.callback_trigger.name == "DYNAMO":
+        # an Enum's ``name`` is Python code, which Dynamo would look at where it runs a backward: its plain attribute
+        if told.callback_trigger._name_ == "DYNAMO":
             number = _number(told.compile_id)
             self.recompiles += number > 0
             if self.heard is not None:

@@ -19,6 +19,8 @@ from .setters import Setter, matmul, threads
 ROOT_KNOBS = ("autocast", "compile")
 SETTER_KNOBS = ("matmul", "threads")
 NO_ROOT = "no module was seen called: the script compiles the whole step itself, or has not ended its first step"
+FITS = 0.9
+"""Of the memory that is there, so much may be planned for: allocators lose some between their blocks."""
 BYPASSED = "the model runs inside a region that the script compiles itself"
 
 
@@ -41,7 +43,9 @@ class Kernels:
         self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1
     ) -> None:
         self._torch = torch
-        self._world = world
+        self.world = world
+        self.batch_norm = False
+        """Whether a root has a batch norm, which a batch of one sample breaks."""
         self._roots: list[RootKernels] = []
         self.bypassed: Callable[[], bool] = lambda: False
         self.places = casts.Places(torch)
@@ -59,6 +63,8 @@ class Kernels:
 
     def adopt(self, module: Any, previous: Any) -> RootKernels:
         """A root has been found; ``previous`` is what the script had in its slot."""
+        norm = self._torch.nn.modules.batchnorm._BatchNorm
+        self.batch_norm = self.batch_norm or any(isinstance(part, norm) for part in module.modules())
         root = RootKernels(self._torch, module, previous, self.places, self.watch)
         former = next(iter(self.roots), None)
         if former is not None:
@@ -70,7 +76,7 @@ class Kernels:
 
     def plan(self, asked: Mapping[str, Value]) -> None:
         """Raises Refused where one of ``asked`` cannot be had; changes nothing."""
-        if self._world() > 1:
+        if self.world() > 1:
             raise Refused("%s: not with several ranks yet" % ", ".join(asked))
         for name, value in asked.items():
             if name in self.setters:
@@ -125,12 +131,27 @@ class Kernels:
             self._place()
         return found
 
+    def too_large(self, size: int, largest: int | None) -> str | None:
+        """Why batches of ``size`` will not fit into a GPU that has carried ``largest``, or None. Asks the driver."""
+        cuda = self._torch.cuda
+        if not largest or size <= largest or not any(root.device == "cuda" for root in self.roots):
+            return None
+        held, peak = cuda.memory_allocated(), cuda.max_memory_allocated()
+        needed = held + max(0, peak - held) * size / largest
+        there = cuda.memory_reserved() + cuda.mem_get_info()[0]
+        if needed <= FITS * there:
+            return None
+        gib = 1024.0**3
+        return "batches of %d would need about %.1f GiB of GPU memory, and there are %.1f" % (
+            size, needed / gib, there / gib,
+        )  # fmt: skip
+
     # ---- what is found ----
 
     def reports(self) -> list[Row]:
         """One row a knob. Call it in the training's thread."""
         rows = [self._autocast(), self._compile(), *(self._setter(s) for s in self.setters.values())]
-        if self._world() > 1:
+        if self.world() > 1:
             reason = "not with several ranks yet"
             rows = [row._replace(can=False, can_now=False, reason=reason) for row in rows]
         return rows

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
+from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
 from .control import Kernels, Row
@@ -25,6 +26,7 @@ class Landing:
         self._asks = asks
         self.kernels = kernels
         self._pending: list[Any] = []
+        self._back: dict[str, Any] = {}
         self._settling: deque[tuple[Any, int]] = deque()
         self._last: list[Any] = []
         self._reasons: dict[str, str] = {}
@@ -33,6 +35,8 @@ class Landing:
         kernels.bypassed = lambda: self._bypassed
         self._bypassed = False
         self._looked_at = 0
+        self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
+        """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
 
     def restart(self) -> None:
         """In a forked child nothing is on its way."""
@@ -50,7 +54,7 @@ class Landing:
     @property
     def waits(self) -> bool:
         """Whether the end of the next step matters here."""
-        return bool(self._settling or self._pending or self._asks.kernel_set or self._alone())
+        return bool(self._settling or self._pending or self._back or self._asks.kernel_set or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
@@ -64,7 +68,8 @@ class Landing:
         """A step has ended, in the training's thread."""
         self._tell_settled()
         start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
-        for name, value in start.items():
+        back, self._back = self._back, {}
+        for name, value in (*start.items(), *back.items()):
             try:
                 self.kernels.land({name: value})
             except Refused as error:
@@ -118,6 +123,14 @@ class Landing:
         self._last.append(ask)
         self._settling.append((ask, self._recorder.steps))
 
+    def take_back(self, ask: Any) -> None:
+        """The loader part of ``ask`` was rolled back: its kernel part goes back too, when the next step ends."""
+        ridden = {name: ask.before[name] for name in ask.kernels if name in ask.before}
+        if ridden:
+            self._back.update({name: SCRIPT if value is None else value for name, value in ridden.items()})
+            self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
+            self._recorder.awaited = True
+
     # ---- what was found ----
 
     def _tell_settled(self) -> None:
@@ -143,7 +156,10 @@ class Landing:
             self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
             rows = {row.name: row.in_force for row in self.kernels.reports()}
             ask.in_force.update({name: rows[name] for name in ask.kernels})
-            self._asks.move(ask, "rolled_back", notice.reason)
+            if ask.knobs and self.give_back(ask, notice.reason):
+                break
+            stays = "; in force all the same: %s" % ", ".join(ask.knobs) if ask.knobs else ""
+            self._asks.move(ask, "rolled_back", notice.reason + stays)
             self._recorder.setting = self._recorder.setting._replace(change=ask.former)
             break
         self._reasons.update(dict.fromkeys(changed, notice.reason))

@@ -1,0 +1,58 @@
+"""Forgets runs that ended long ago, so that nobody's home fills up. Called by the engine of a new run, once.
+
+Only what is older than a month and not among the newest fifty; only folders that hold nothing but files of ours; never
+a run whose end is not written down, and never one that an engine holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from .rundir import RunDir, rundir_at
+from .runs import is_over
+
+KEPT = 50
+KEPT_S = 30 * 86400.0
+AT_ONCE = 20
+OURS = re.compile(
+    r"\.?(journal-\d{6,}[-a-z]*\.jsonl(\.gz)?|run\.json|start\.json|pids\.json|exit_status|output\.log"
+    r"|engine\.(log|lock)|probe_error)(\.\w+)?"
+)
+
+
+def old_runs(run: RunDir, now_s: float) -> list[str]:
+    """The names of the runs beside ``run`` that were forgotten."""
+    ended: list[tuple[float, Path]] = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(run.data.parent):
+            if entry.is_dir(follow_symlinks=False) and Path(entry.path) != run.data:
+                with contextlib.suppress(OSError):
+                    ended.append((os.stat(os.path.join(entry.path, "exit_status")).st_mtime, Path(entry.path)))
+    old = [folder for ended_s, folder in sorted(ended, reverse=True)[KEPT:] if now_s - ended_s > KEPT_S]
+    return [folder.name for folder in old[-AT_ONCE:] if _forget(rundir_at(folder))]
+
+
+def _forget(run: RunDir) -> bool:
+    """Remove the run's folder and its pointer; False where anything about it is not as we left it."""
+    try:
+        names = [entry.name for entry in os.scandir(run.data) if entry.is_file(follow_symlinks=False)]
+        if len(names) != len(os.listdir(run.data)) or not all(OURS.fullmatch(name) for name in names):
+            return False
+        with open(run.lock, "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if "run.json" not in names or not is_over(run):
+                return False
+            # what makes it a run goes last: where we are interrupted, the next one begins again
+            for name in sorted({*names, run.lock.name} - {"run.json", "exit_status"}):
+                (run.data / name).unlink()
+        for name in ("run.json", "exit_status"):
+            (run.data / name).unlink()
+        run.data.rmdir()
+        run.pointer.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
