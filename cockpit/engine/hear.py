@@ -31,7 +31,7 @@ from .probes import Probe, Send
 from .ranks import Ranks, common, mark_idle, members_of
 from .ticks import Ticks
 from .together import Together
-from .told import Message, ask_message, block_of, compiled_of, connected_of, epoch_of, moved_of
+from .told import Message, ask_message, block_of, compiled_of, connected_of, epoch_of, moved_of, stacks_of
 
 
 class Heard(NamedTuple):
@@ -208,6 +208,9 @@ class Ears:
         moved = moved_of(heard.message, heard.at_s)
         return self._together.heard(heard.probe, moved, self.members(), heard.state)
 
+    def _stacks(self, heard: Heard) -> list[Event]:
+        return [stacks_of(heard.message, heard.at_s)]
+
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]
 
@@ -218,5 +221,6 @@ _HANDLERS: Mapping[str, Callable[[Ears, Heard], list[Event]]] = {
     "block": Ears._block,
     "epoch": Ears._epoch,
     "change": Ears._change,
+    "stacks": Ears._stacks,
     "dropped": Ears._dropped,
 }

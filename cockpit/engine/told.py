@@ -13,6 +13,7 @@ from typing import Any
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
 from cockpit.model.knobs import Value
+from cockpit.model.stacks import StackPart, StacksSeen
 
 Message = dict[str, Any]
 
@@ -55,6 +56,12 @@ def compiled_of(message: Message, at_s: float) -> CompiledSeen:
     """What a ``tick`` says was compiled so far; nothing known where it says nothing (an older probe)."""
     spent = message.get("compile_ns")
     return CompiledSeen(at_s, seconds(spent), _count(message, "graphs"), _count(message, "recompiles"))
+
+
+def stacks_of(message: Message, at_s: float) -> StacksSeen:
+    """``stacks``: the answer to a ``dump``."""
+    parts = tuple(StackPart(str(title), tuple(str(line) for line in lines)) for title, lines in message["parts"])
+    return StacksSeen(at_s, str(message["id"]), int(message["pid"]), parts)
 
 
 def epoch_of(message: Message, at_s: float) -> EpochEnded:

@@ -14,9 +14,11 @@ from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import BaselineSet, ChangeAsked, SetupSaved, Stopping
 from cockpit.session.measure import baseline_of
 from cockpit.session.status import status_of
+from cockpit.wire.codec import to_plain
 
 from . import changes
 from .hear import Ears
+from .kernel_view import kernel_view
 from .processes import name_of, read_pids, send
 from .record import Record
 from .rundir import RunDir
@@ -82,6 +84,20 @@ class Verbs:
         baseline = self._record.state.baseline
         return {"samples_per_s": baseline.samples_per_s if baseline else None}
 
+    def _dump(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Ask every process that speaks to us where it stands. The answers come as events; what the kernel says of
+        each is here at once, for those that cannot answer."""
+        state = self._record.state
+        if state.phase in ("ended", "lost"):
+            raise CockpitError(f"{state.run} has ended: there is nothing left to look at")
+        question, asked = _new_id(), self._ears.members()
+        for probe in asked:
+            probe.send({"m": "dump", "id": question})
+        pids = [probe.pid for probe in asked]
+        training = read_pids(self._run)
+        views = pids or ([training.training] if training else [])
+        return {"id": question, "pids": pids, "kernel": {str(pid): to_plain(kernel_view(pid)) for pid in views}}
+
     def _saved(self, args: dict[str, Any]) -> dict[str, Any]:
         self._record.happen(SetupSaved(self._clock(), str(args.get("path", ""))))
         return {}
@@ -126,6 +142,7 @@ _VERBS: dict[str, Callable[[Verbs, dict[str, Any]], dict[str, Any]]] = {
     "drop": Verbs._drop,
     "baseline": Verbs._baseline,
     "saved": Verbs._saved,
+    "dump": Verbs._dump,
     "stop": Verbs._stop,
     "status": Verbs._status,
 }

@@ -16,6 +16,7 @@ from .gpu import GpuFigures
 from .knobs import Value
 from .missing import ProbeMissed
 from .ranks import RanksSeen
+from .stacks import StacksSeen
 
 
 @dataclass(frozen=True)
@@ -295,6 +296,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    TrainingEnded, EventsDropped, ProbeMissed,
+    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

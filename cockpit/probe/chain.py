@@ -206,7 +206,9 @@ class Chain:
 
     def _recover(self, source: Any, error: Exception) -> bool:
         """Whether the training goes on from here: the failing sources are gone, their indices are next in line."""
-        if not isinstance(source, Source) or self._feed.reading or raised_by_signal_handler(error.__traceback__):
+        if not isinstance(source, Source) or self._feed.reading:
+            return False
+        if raised_by_signal_handler(error.__traceback__) and not is_about(error, source):
             return False
         blamed = source is self.live
         if blamed and not self._ways_back:

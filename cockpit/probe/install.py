@@ -15,8 +15,9 @@ from typing import Any, Callable
 
 from ..model.names import ENV_RUN
 from . import recorder as phases
-from .probe import Probe, told
+from .probe import Probe
 from .samples import counting
+from .start import told
 from .swap import take_stall_ns
 
 _NOT_A_TRAINING = ("torch/_inductor/compile_worker", "multiprocessing/resource_tracker")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import CodeType
 from typing import Any, Callable
 
@@ -61,6 +62,8 @@ class Mechanism:
         self.clock = clock
         self.patience_s: float | None = None
         self.stuck = StuckWatch()
+        self.making = False
+        """Whether workers that the script has not asked for are being started just now."""
         self.off: str | None = None
         data = torch.utils.data.dataloader
         self.off = missing(data)
@@ -73,7 +76,7 @@ class Mechanism:
         self.torch_single = data._SingleProcessDataLoaderIter
         self.iterable_kind = data._DatasetKind.Iterable
         table = data._utils.signal_handling
-        self.gate = Gate(table._set_worker_pids, table._remove_worker_pids)
+        self.gate = Gate(table._set_worker_pids, _tolerant(table._remove_worker_pids))
         self.multi: Any = type("MultiSource", (MultiSource, self.torch_multi), {})
         self.single: Any = type("SingleSource", (SingleSource, self.torch_single), {})
         self.front: Any = type("Front", (FrontPart, self.base_class), {})
@@ -100,12 +103,15 @@ class Mechanism:
         source = kind.__new__(kind)
         source.prepare(group, seed, feed, recipe, self.gate if group != script else None, patience)
         try:
+            self.making = group != script
             with Unsaid(self._data):
                 source.__init__(self.view(recipe, group))
         except BaseException:
             self.abandon(source)
             feed.give_back(source.undelivered())
             raise
+        finally:
+            self.making = False
         source._index_sampler = recipe.index_sampler
         if group.num_workers and group != script:
             self.stuck.add(source)
@@ -118,6 +124,16 @@ class Mechanism:
 
     def abandon(self, source: Any) -> None:
         abandon(source, self.gate.leave)
+
+
+def _tolerant(leave: Callable[[int], None]) -> Callable[[int], None]:
+    """``leave`` that does not mind whoever has not entered, or has left already."""
+
+    def left(key: int) -> None:
+        with suppress(ValueError):
+            leave(key)
+
+    return left
 
 
 class Unsaid:

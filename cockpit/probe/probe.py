@@ -6,14 +6,14 @@ over in a forked child, and flushes at exit. It must stay silent in a process th
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import sys
 import time
 from typing import Any
 
-from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
+from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
+from . import worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -31,6 +31,8 @@ from .registry import Registry
 from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
+from .stacks import Stacks
+from .start import told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
@@ -61,6 +63,7 @@ class Probe:
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
+        self.stacks = Stacks(self.recorder, self.registry, self.mechanism.stuck)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
@@ -157,6 +160,9 @@ class Probe:
         elif "kernels" in self.guard.reasons:
             self.asks.give_up("the probe's own part 'kernels' has failed: %s" % self.guard.reasons["kernels"], True)
         self._gather(now)
+        stacks = self.guard.run("stacks", self.stacks.beat, now)
+        if stacks is not None:
+            self.link.say(stacks)
         self._exchange()
         self.hooks.look_again(now)
         if now - self._rows_ns > ROWS_NS:
@@ -196,6 +202,7 @@ class Probe:
     def _exchange(self) -> None:
         for message in self.link.pump():
             self.guard.run("changes", self.asks.receive, message)
+            self.guard.run("stacks", self.stacks.receive, message)
 
     # ---- moments of the process ----
 
@@ -243,6 +250,8 @@ class Probe:
 
     def _start_over(self) -> None:
         self.child = True
+        if self.mechanism.making:
+            self.guard.run("stacks", worker_stacks.ready)
         self.pulse.forget()
         self.link.close()
         self.link = self._new_link()
@@ -286,13 +295,3 @@ def _is_child() -> bool:
     """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
     inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
     return bool(inheriting) or multiprocessing.parent_process() is not None
-
-
-def told(folder: str) -> dict[str, Any]:
-    """What start.json in the run's data folder says; nothing where there is none."""
-    try:
-        with open(os.path.join(folder, START_FILE), encoding="utf-8") as file:
-            told = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}

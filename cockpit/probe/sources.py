@@ -186,7 +186,7 @@ class MultiSource(Source):
         return index
 
     def fetch(self) -> Any:
-        data = self._gated(self._next_data)  # type: ignore[attr-defined]
+        data = self._minded(self._next_data)  # type: ignore[attr-defined]
         self.settle()
         self.delivered += 0 if self.records else 1
         return data
@@ -211,13 +211,13 @@ class MultiSource(Source):
         self.sent.clear()
         self._index_sampler = ()  # torch iterates it here: the script's sampler has been iterated already
         try:
-            self._gated(self._reset, view)
+            self._minded(self._reset, view)
         finally:
             self._index_sampler = own
 
-    def _gated(self, work: Callable[..., Any], *args: Any) -> Any:
-        """``work``, with workers that have died before or die meanwhile raising here. Their records stay as they are
-        until ``work`` is done, so that nothing is lost wherever it raises."""
+    def _minded(self, work: Callable[..., Any], *args: Any) -> Any:
+        """``work``, with workers that have died before raising here. Their records stay as they are until ``work`` is
+        done, so that nothing is lost wherever it raises."""
         self.waiting, self.fruitless_s = True, 0.0
         if self.gate is not None:
             status = self._workers_status
@@ -225,16 +225,24 @@ class MultiSource(Source):
             if dead:
                 raise RuntimeError("DataLoader worker (pid(s) %s) exited unexpectedly" % ", ".join(dead))
         self.waiting = False
-        if self.gate is None or get_ident() != main_thread().ident:
-            return work(*args)
-        self.gate.enter(id(self), tuple(worker.pid for worker in self._workers))
-        self._worker_pids_set = True
+        return work(*args)
+
+    def _poll(self, timeout: float) -> tuple[bool, Any]:
+        """One piece of the wait. Only here does a death raise through the signal of torch's: nothing is taken from the
+        feed meanwhile, so nothing can be lost with it."""
+        self.polls, self.polling = self.polls + 1, True
+        gate = self.gate if get_ident() == main_thread().ident else None
+        self._worker_pids_set = gate is not None  # said before it is so: a death may raise right after
         try:
-            return work(*args)
+            if gate is not None:
+                gate.enter(id(self), tuple(worker.pid for worker in self._workers))
+            found: tuple[bool, Any] = super()._try_get_data(timeout)  # type: ignore[misc]
         finally:
-            if self._worker_pids_set:  # torch's own shut-down, at the end of an epoch, has taken them out already
-                self.gate.leave(id(self))
+            self.polling = False
+            if gate is not None:
+                gate.leave(id(self))
                 self._worker_pids_set = False
+        return found
 
     def dismiss(self) -> None:
         dismiss(self)
@@ -264,11 +272,7 @@ class MultiSource(Source):
     def _try_get_data(self, timeout: float = POLL_S) -> tuple[bool, Any]:
         found: tuple[bool, Any] = (False, None)
         while not found[0] and timeout > 0:
-            self.polls, self.polling = self.polls + 1, True
-            try:
-                found = super()._try_get_data(min(timeout, POLL_S))  # type: ignore[misc]
-            finally:
-                self.polling = False
+            found = self._poll(min(timeout, POLL_S))
             timeout -= POLL_S
             if found[0]:
                 self.patience.saw(self.fruitless_s)

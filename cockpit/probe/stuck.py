@@ -22,6 +22,11 @@ class StuckWatch:
         key = id(source)
         self._sources[key] = weakref.ref(source, lambda _: self._sources.pop(key, None))
 
+    def pids(self) -> set[int]:
+        """Workers that live under settings of ours."""
+        sources = [ref() for ref in list(self._sources.values())]
+        return {pid for source in sources if source is not None for pid in source.pids}
+
     def beat(self, beat_s: float) -> None:
         """``beat_s`` seconds have passed: beats are counted, not the clock, for a suspended training waits for none."""
         seen: dict[int, tuple[int, float]] = {}

@@ -34,6 +34,7 @@ from cockpit.model.events import (
 )
 from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
+from cockpit.model.stacks import StacksSeen
 
 from . import compiled, gpu, measure, ranks, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
@@ -92,6 +93,11 @@ def _probe_missed(state: State, event: ProbeMissed) -> State:
 def _probe_lost(state: State, event: ProbeLost) -> State:
     left = tuple(rank for rank in state.ranks if rank.pid != event.pid)
     return replace(state, ranks=left, probe="connected" if left else "lost")
+
+
+def _stacks(state: State, event: StacksSeen) -> State:
+    same = tuple(each for each in state.stacks if each.id == event.id and each.pid != event.pid)
+    return replace(state, stacks=(*same, event))
 
 
 def _team(state: State, event: RanksSeen) -> State:
@@ -192,6 +198,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     ProbeLost: _probe_lost,
     ProbeMissed: _probe_missed,
     RanksSeen: _team,
+    StacksSeen: _stacks,
     LoadersSeen: _loaders,
     Sampled: _sampled,
     GpuSampled: _gpu,

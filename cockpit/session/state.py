@@ -23,6 +23,7 @@ from cockpit.model.events import (
 )
 from cockpit.model.knobs import Value
 from cockpit.model.ranks import RanksSeen
+from cockpit.model.stacks import StacksSeen
 
 LEDGER_LONGEST = 200
 EPOCHS_LONGEST = 64
@@ -150,6 +151,7 @@ class State:
 
     ``probe_reason``: why no probe has spoken, where that is known.
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
+    ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
     """
 
@@ -172,6 +174,7 @@ class State:
     torch: str | None = None
     ranks: tuple[ProbeConnected, ...] = ()
     team: RanksSeen | None = None
+    stacks: tuple[StacksSeen, ...] = ()
     machine: MachineSeen | None = None
     gpu: GpuSampled | None = None
     loaders: tuple[LoaderInfo, ...] = ()

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from watched import Rows, Slow, loader_of, train_step
 
 from cockpit.model.names import ENV_RUN, START_FILE
-from cockpit.probe.probe import told
+from cockpit.probe.start import told
 
 
 @pytest.fixture(autouse=True)
