@@ -29,16 +29,19 @@ class Question:
     """Put to one worker. ``why``: why there is no answer to be had, where that is known already."""
 
     def __init__(self, pid: int, why: str | None, place: str = "", read: int = 0) -> None:
-        self.pid, self._why, self._place, self._read = pid, why, place, read
+        self.pid, self._why, self._place, self._read, self._seen = pid, why, place, read, read
 
     def is_open(self) -> bool:
-        """Whether an answer may still come."""
-        return self._why is None and _size(self._place) <= self._read
+        """Whether an answer may still come, or is still being written."""
+        if self._why is not None:
+            return False
+        before, self._seen = self._seen, _size(self._place)
+        return not before == self._seen > self._read
 
     def answer(self) -> list[object]:
         """``[title, lines]``: what it has said, or why it has not, and what the kernel says of it."""
         title = "worker %d, %s" % (self.pid, state_of(self.pid))
-        if self._why is None and self.is_open():
+        if self._why is None and self._seen <= self._read:
             self._why = "it has not answered"
         if self._why is not None:
             return ["%s: %s" % (title, self._why), []]

@@ -69,6 +69,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("follow", ("f",), "f", "follow the newest line, or stand still", OUTPUT, "logs"),
     Action("page_up", ("pageup",), "pgup", "a page up, a page down", OUTPUT),
     Action("page_down", ("pagedown",), "pgdn", "a page up, a page down", OUTPUT),
+    Action("dump", ("D", "upper_d"), "D", "where its threads and workers stand just now", RUN, "dump"),
     Action("span", ("z",), "z", "how much time the charts show", SCREEN),
     Action("theme", ("t",), "t", "dark or light; braille, block or plain", SCREEN),
     Action("glyphs", ("G", "upper_g"), "G", "dark or light; braille, block or plain", SCREEN),
