@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from cockpit.model.knobs import Value, show_value
 from cockpit.session.actions import ACTIONS
+from cockpit.session.stacks import Dump, lines_of
 from cockpit.session.state import State
 
+from .clean import clean
 from .footer import wrapped
 from .format import factor, rate
 from .glyphs import Glyphs, printable
@@ -75,6 +77,21 @@ def help_lines(headings: bool = True) -> list[list[Run]]:
         verb = f"cockpit {action.verb}" if action.verb else ""
         lines.append([(f" {shown:<13}", "bold key"), (f"{action.help:<45} ", "text"), (verb, "faint")])
     return lines
+
+
+def dump_rows(dump: Dump, width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
+    """Where threads and workers stand, in ``height`` rows; ``top``: the first line shown. Its text is data."""
+    size = max(min(WIDE, width), width - 8)
+    said = [clean(line) for line in lines_of(dump)]
+    lines: list[list[Run]] = [
+        [(line, "text" if line.startswith("    ") else "bold text")] if line else [] for line in said
+    ]
+    if not dump.answered:
+        lines = [*([(piece, "worse")] for piece in wrapped(dump.why, max(8, size - 6))), [], *lines]
+    room = max(1, height - 3)
+    shown = lines[min(top, max(0, len(lines) - room)) :][:room]
+    more = (("↑↓", "scroll"),) if len(lines) > room else ()
+    return box("stacks", shown, keys(("esc", "close"), *more), size, glyphs, air=False)[:height]
 
 
 def leave_rows(state: State, width: int, glyphs: Glyphs) -> list[Row]:

@@ -6,6 +6,7 @@ chosen shows on its row until the engine's own state says the same.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from cockpit.model.knobs import Value
 from cockpit.session.knobs import KnobRow
 from cockpit.session.report import again_words, setup_of
 from cockpit.session.save import DEFAULT_FILE, save
+from cockpit.session.stacks import ANSWER_S, Dump, dump_of
 from cockpit.session.state import State
 
 from . import dialogs, paste
@@ -23,6 +25,7 @@ from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_no
 if TYPE_CHECKING:
     from .cockpit import Cockpit
 
+LOOK_S = 0.1
 SHOWN_S = 3.0
 """A choice is shown this long after the engine's answer, if its state never says the same."""
 
@@ -167,6 +170,27 @@ class Doing:
             if done is not None:
                 self._app.toast(done)
         self._app.paint()
+
+    # ---- looking ----
+    def dump(self) -> None:
+        """Ask where threads and workers stand, and show it when they have answered."""
+        if self._able("dump") is not None:
+            self._app.toast("asking where its threads and workers stand")
+            self._app.beside(self._dump())
+
+    async def _dump(self) -> None:
+        app = self._app
+        try:
+            asked = await app.feed.command("dump")
+        except CockpitError as error:
+            app.toast(clean(str(error)))
+            return
+        found, tries = Dump(), int(ANSWER_S / LOOK_S)
+        while tries and not found.whole and app.feed.state is not None:
+            tries -= 1
+            await asyncio.sleep(LOOK_S)
+            found = dump_of(asked, app.feed.state)
+        app.box(lambda width, height, top: dialogs.dump_rows(found, width, height, top, app.glyphs), {"D": ""})
 
     # ---- saving ----
     def save(self) -> None:

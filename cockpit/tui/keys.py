@@ -102,6 +102,10 @@ class Keys:
         """Apply again what was undone."""
         self._app.doing.simple("redo")
 
+    def dump(self) -> None:
+        """Where its threads and workers stand."""
+        self._app.doing.dump()
+
     def baseline(self) -> None:
         """What runs now is the baseline."""
         self._app.doing.simple("baseline", done="what runs now is the baseline")

@@ -277,6 +277,7 @@ def main():
             between(step, kept, validation)
         samples.append(sorted(seen) == list(range(len(data))))
         end_epoch()
+    del loader  # persistent workers end with it
     finish(model, samples=samples, children=len(workers()))
 
 

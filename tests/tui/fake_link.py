@@ -16,13 +16,15 @@ from cockpit.session.state import State
 
 
 class FakeLink:
-    """``commands``: what was asked, in order. ``refuse``: a verb to the sentence it is refused with. With ``queues``
-    a ``set`` becomes a queued change of the state and ``drop`` withdraws it, as the engine would do it."""
+    """``commands``: what was asked, in order. ``refuse``: a verb to the sentence it is refused with; ``answers``: a verb
+    to what it returns. With ``queues`` a ``set`` becomes a queued change of the state and ``drop`` withdraws it, as the
+    engine would do it."""
 
     def __init__(self, state: State | None = None, queues: bool = True) -> None:
         self.state, self.queues = state or State(), queues
         self.commands: list[tuple[str, dict[str, Any]]] = []
         self.refuse: dict[str, str] = {}
+        self.answers: dict[str, dict[str, Any]] = {}
         self.slow_s = 0.0
         self.lost = False
         self.connects = 0
@@ -81,7 +83,7 @@ class FakeLink:
             return {"id": id}
         if self.queues and verb == "drop":
             self._drop(entry.id for entry in self.state.ledger if entry.state == "queued")
-        return {}
+        return self.answers.get(verb, {})
 
     def _drop(self, ids: Iterable[str]) -> None:
         for id in list(ids):

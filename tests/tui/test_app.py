@@ -15,6 +15,7 @@ from tui import scenes
 from tui.fake_link import FakeLink
 
 from cockpit.model.events import ChangeMoved, LoadersSeen, OutputSeen, TrainingEnded
+from cockpit.model.stacks import StackPart, StacksSeen
 from cockpit.session.state import State
 from cockpit.tui.cockpit import Cockpit
 from cockpit.tui.rows import text_of
@@ -385,5 +386,21 @@ def test_what_landed_is_seen_without_a_key() -> None:
                 seat.link.happen(event)
             seat.link.happen(OutputSeen(at_s, "epoch 3", 10))
             await seat.until(lambda: "persistent on  settling 0/" in seat.rows[2])
+
+    run(it)
+
+
+def test_a_dump_is_shown_when_all_have_answered_and_is_data() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+            seat.link.answers["dump"] = {"id": "d1", "pids": [4711], "kernel": {}}
+            await seat.press("D")
+            await seat.until(lambda: ("dump", {}) in seat.link.commands)
+            part = StackPart("thread MainThread (4711), which trains", ('File "[/b].py", line 41 in \x1b[31mmain',))
+            seat.link.happen(StacksSeen(seat.link.state.at_s, "d1", 4711, (part,)))
+            await seat.until(lambda: len(seat.app.screen_stack) > 1 and seat.box != "")
+            assert 'File "[/b].py", line 41 in main' in seat.box and "which trains" in seat.box
+            await seat.press("D")
+            assert len(seat.app.screen_stack) == 1
 
     run(it)
