@@ -5,7 +5,8 @@ Nothing else in the program may hold such a number: a reader who doubts a verdic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Policy:
     times the larger queue, so that batches made ahead cannot carry it. ``windows_before``: fewest windows before
     a change that allow an interval. ``windows_kept``: windows after the discard until a change counts as kept.
     ``discard_extra`` / ``discard_least``: steps thrown away after a change beyond the old workers' batches.
+    ``stalled_first_s``: what takes long by its nature may, as long as none of its kind has been seen to end.
     ``clear_pct``: an effect smaller than this is called no change. ``trim_share``: blocks dropped from a window.
     """
 
@@ -33,6 +35,7 @@ class Policy:
     blocks_kept: int = 400
     stalled_least_s: float = 10.0
     stalled_factor: float = 10.0
+    stalled_first_s: Mapping[str, float] = field(default_factory=lambda: {"save": 60.0, "compile": 300.0})
 
 
 POLICY = Policy()

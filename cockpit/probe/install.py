@@ -17,6 +17,7 @@ from ..model.names import ENV_RUN
 from . import recorder as phases
 from .probe import Probe
 from .samples import counting
+from .saving import Saving
 from .start import told
 from .swap import take_stall_ns
 
@@ -72,6 +73,11 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         module.register_optimizer_step_pre_hook(recorder.before_optimizer_step)
         module.register_optimizer_step_post_hook(recorder.after_optimizer_step)
 
+    def saving() -> None:
+        module: Any = sys.modules["torch.serialization"]
+        saves = Saving(recorder)
+        module.save = torch.save = guard.around("saving", torch.save, saves.entering, saves.left)
+
     def forward() -> None:
         if not hasattr(torch.nn.Module, "_compiled_call_impl"):
             raise AttributeError("nn.Module has no _compiled_call_impl")
@@ -79,7 +85,8 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
-        "optimizer": optimizers, "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "optimizer": optimizers, "saving": saving, "forward": forward,
+        "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from .kernels.landing import Landing
 from .link import Link
 from .patience import least_s
 from .pulse import PERIOD_S, Pulse
-from .recorder import Recorder
+from .recorder import SHUTDOWN, Recorder
 from .registry import Registry
 from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
@@ -280,6 +280,7 @@ class Probe:
                     self.hooks.epochs.left(stream)
             if self.recorder.updates:
                 self.recorder.end_step(self.recorder.last_update_ns)
+            self.recorder.doing, self.recorder.since = SHUTDOWN, self.clock()
             self._gather(self.clock())
         if self.recorder.steps or not self.child:
             self._exchange()

@@ -66,14 +66,16 @@ def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activi
     if state.phase != "running":
         since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
+    stalled = _leaving(state, now_s) or _stalled(state)
     if state.latest is not None and state.latest.doing == "compile":
-        return Activity("compiling", state.latest.doing_for_s)
+        return stalled or Activity("compiling", state.latest.doing_for_s)
     applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
     if applying:
         return Activity("switching", now_s - applying.state_s, detail=words_of(applying))
-    stalled = _stalled(state)
     if stalled:
         return stalled
+    if state.latest is not None and state.latest.doing == "save":
+        return Activity("saving", state.latest.doing_for_s)
     last = state.ledger[-1] if state.ledger else None
     if for_badge and last and last.state == "rolled_back" and now_s - last.state_s < ROLLED_BACK_SHOWN_S:
         return Activity("rolled_back", now_s - last.state_s, detail=last.reason)
@@ -101,14 +103,27 @@ def _by_windows(state: State, now_s: float) -> Activity:
     return Activity("steady", since)
 
 
+WHERE = {"other": "step", "loader_start": "loader start"}
+"""Where it hangs, in the words of the badge; what is not here is its own word."""
+
+
 def _stalled(state: State) -> Activity | None:
+    """The longest of its kind, ten times over, is no patience any more. A wrong guess costs nothing: it is a word."""
     latest = state.latest
     # just after a change, what was usual before it must do: new workers that hang are the stall to be told
     blocks = state.current.blocks or (state.previous.blocks if state.previous else ())
     if latest is None or latest.doing_for_s is None or not blocks:
         return None
+    doing = latest.doing or "other"
+    longest_s = (state.longest_s or {}).get(doing)
     step_s = blocks[-1].wall_s / max(1, blocks[-1].steps)
-    usual_s = max(step_s, (state.longest_s or {}).get(latest.doing or "", 0.0))
-    if latest.doing_for_s > max(POLICY.stalled_least_s, POLICY.stalled_factor * usual_s):
-        return Activity("stalled", latest.doing_for_s, detail=f"in {(latest.doing or 'step').replace('_', ' ')}")
+    least_s = POLICY.stalled_least_s if longest_s else POLICY.stalled_first_s.get(doing, POLICY.stalled_least_s)
+    if latest.doing_for_s > max(least_s, POLICY.stalled_factor * max(step_s, longest_s or 0.0)):
+        return Activity("stalled", latest.doing_for_s, detail=f"in {WHERE.get(doing, doing)}")
     return None
+
+
+def _leaving(state: State, now_s: float) -> Activity | None:
+    """The script is through and its process is not: pools and uploads are waited for, or something hangs."""
+    for_s = now_s - state.leaving_s if state.leaving_s is not None else 0.0
+    return Activity("stalled", for_s, detail="in shutdown") if for_s > POLICY.stalled_least_s else None

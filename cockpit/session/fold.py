@@ -83,7 +83,7 @@ def _gpu(state: State, event: GpuSampled) -> State:
 def _probe_connected(state: State, event: ProbeConnected) -> State:
     others = tuple(rank for rank in state.ranks if rank.pid != event.pid)
     seen = replace(state, probe="connected", probe_seen_s=event.at_s, probe_reason=None, torch=event.torch)
-    return replace(seen, ranks=(*others, event))
+    return replace(seen, ranks=(*others, event), leaving_s=None)
 
 
 def _probe_missed(state: State, event: ProbeMissed) -> State:
@@ -109,13 +109,15 @@ def _loaders(state: State, event: LoadersSeen) -> State:
 
 
 def _sampled(state: State, event: Sampled) -> State:
-    known = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
+    known: dict[str, Any] = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
     if event.step == 0 and state.step:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
     recent = (*state.recent, event)[-RECENT_LONGEST:]
     point = measure.point_of(event, state.rings[0].points, recent)
     point = replace(point, gpu=gpu.lead_share(state, event.at_s))
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
+    if event.doing == "shutdown" and state.leaving_s is None:
+        known["leaving_s"] = event.at_s - (event.doing_for_s or 0.0)
     return replace(state, latest=event, recent=recent, rings=rings, longest_s=_longest(state, event), **known)
 
 

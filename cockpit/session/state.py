@@ -153,6 +153,7 @@ class State:
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
+    ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
     run: str = ""
@@ -187,6 +188,7 @@ class State:
     step_in_epoch: int | None = None
     optimizer_steps: int | None = None
     longest_s: Mapping[str, float] | None = None
+    leaving_s: float | None = None
     rings: tuple[Ring, ...] = RINGS
     current: Segment = Segment(cold=True)
     previous: Segment | None = None

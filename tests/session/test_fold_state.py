@@ -28,7 +28,7 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 from cockpit.model.knobs import LOADER_KNOBS
-from cockpit.session.activity import BADGES, activity_of
+from cockpit.session.activity import BADGES, Activity, activity_of
 from cockpit.session.fold import fold, fold_all
 from cockpit.session.knobs import knob_rows, tuned_setup
 from cockpit.session.state import EPOCHS_LONGEST, LEDGER_LONGEST, RECENT_LONGEST, State
@@ -261,6 +261,40 @@ def test_a_step_that_hangs_is_stalled_and_says_where() -> None:
     state = fold_all([*beginning(), *story.blocks(NOISY), sample(story.at_s, doing="loader", doing_for_s=60.0)])
     found = activity_of(state, story.at_s)
     assert (found.word, found.for_s, found.detail) == ("stalled", 60.0, "in loader")
+
+
+@pytest.mark.parametrize(
+    ("doing", "patient_s", "detail"),
+    [
+        ("loader", 9.0, "in loader"),
+        ("loader_start", 9.0, "in loader start"),
+        ("backward", 9.0, "in backward"),
+        ("other", 9.0, "in step"),
+        ("save", 59.0, "in save"),
+        ("compile", 299.0, "in compile"),
+    ],
+)
+def test_each_kind_has_its_patience_and_its_word(doing: str, patient_s: float, detail: str) -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks(NOISY)])
+
+    def after(for_s: float) -> Activity:
+        return activity_of(fold_all([sample(story.at_s, doing=doing, doing_for_s=for_s)], state), story.at_s)
+
+    calm, stalled = after(patient_s), after(patient_s + 2.0)
+    assert calm.word == {"save": "saving", "compile": "compiling"}.get(doing, "steady")
+    assert (stalled.word, stalled.for_s, stalled.detail) == ("stalled", patient_s + 2.0, detail)
+
+
+def test_a_script_that_is_through_and_does_not_end_is_a_stall() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks(NOISY), sample(story.at_s, doing="shutdown", doing_for_s=0.5)])
+    state = fold_all([ProbeLost(story.at_s + 1.0, 4711), sample(story.at_s + 1.5)], state)
+    assert activity_of(state, story.at_s + 9.0).word == "steady"
+    found = activity_of(state, story.at_s + 30.0)
+    assert (found.word, found.for_s, found.detail) == ("stalled", 30.5, "in shutdown")
+    back = fold_all([ProbeConnected(story.at_s + 31.0, 4712, "2.14.1", "3.11.2")], state)
+    assert activity_of(back, story.at_s + 60.0).word == "steady", "another process of the run goes on"
 
 
 def test_what_has_taken_long_before_is_no_stall() -> None:
