@@ -140,6 +140,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.tail.read()
         self._find()
         self.doing.settle()
+        self.doing.tell()
         self.paint()
 
     def paint(self) -> None:

@@ -16,7 +16,7 @@ from cockpit.session.state import State
 from cockpit.tui.about import about_rows
 from cockpit.tui.charts import charts
 from cockpit.tui.frame import frame, step_rows
-from cockpit.tui.head import change_row, speed_row
+from cockpit.tui.head import change_row, speed_row, title_row
 from cockpit.tui.machine import loader_row, ranks_rows, why_no_probe
 from cockpit.tui.plan import plan_for
 from cockpit.tui.rows import text_of, width_of
@@ -187,6 +187,12 @@ def test_compiling_is_told_apart_from_every_step() -> None:
         assert row.endswith(words)
     nothing = text_of([loader_row(View(fold(state, CompiledSeen(now_s, 0.0, 0, 0)), now_s), 120, 11)])
     assert "compiled" not in nothing and nothing.endswith("this training uses no GPU")
+
+
+def test_compiling_is_no_hang() -> None:
+    state, now_s = scenes.steady()
+    busy = Sampled(now_s, 0.5, state.step, state.epoch, doing="compile", doing_for_s=14.2)
+    assert text_of([title_row(View(fold(state, busy), now_s), 80)]).endswith("⚙ COMPILING 14 s")
 
 
 def test_whose_figures_these_are_and_how_each_rank_fares() -> None:
