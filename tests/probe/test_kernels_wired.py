@@ -165,6 +165,20 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
     assert epoch["wall_ns"] < 6 * 30 * 10**6 and epoch["whole"], "nor any epoch's"
 
 
+@pytest.mark.parametrize(("dtype", "word"), [(torch.bfloat16, "bfloat16 already"), (torch.float64, "in float64")])
+def test_a_row_says_beforehand_where_a_knob_has_no_effect(it, dtype, word):
+    class Low(Slow):
+        def forward(self, x):
+            return super().forward(x.to(dtype)).float()
+
+    training = Training(it, Low(it).to(dtype))
+    training.epoch()
+    row = knobs(it)["autocast"]
+    assert not row["can"] and row["reason"].startswith("no effect") and word in row["reason"]
+    assert row["in_force"] == "off" and knobs(it)["compile"]["can"]
+    assert "not numerically neutral" in knobs(it)["compile"]["note"]
+
+
 def test_an_epoch_knows_whether_it_ran_under_one_setting(it):
     training = Training(it)
     training.epoch()
