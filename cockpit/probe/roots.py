@@ -34,6 +34,8 @@ class Roots:
         self._roles = roles
         self._original = self._module_class.__call__
         self._found: dict[int, weakref.ref[Any]] = {}
+        self._found_again: dict[int, weakref.ref[Any]] = {}
+        """Called inside backward, where checkpointing computes a part of some root again, or a whole one first."""
         self._depth = 0
         self._calls = 0
         self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
@@ -102,14 +104,24 @@ class Roots:
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
         self.stop_searching()
-        modules = [reference() for reference in self._found.values()]
-        self._found.clear()
-        roots = [module for module in modules if module is not None and self._is_root(module)]
+        roots = self._outermost()
         if any(self._may_stand_in_a_graph(module) for module in roots):
             self._switch.off("the model has hooks of its own, and functions that call it may have been compiled")
             return
         for module in roots:
             self._occupy(module)
+
+    def _outermost(self) -> list[Any]:
+        """What was found, and of what was only called inside backward whatever is no part of something else."""
+        found, again = ([ref() for ref in refs.values()] for refs in (self._found, self._found_again))
+        self._found.clear()
+        self._found_again.clear()
+        roots = [module for module in found if module is not None and self._is_root(module)]
+        for module in again:
+            others = [*roots, *(other for other in again if other is not None and other is not module)]
+            if module is not None and self._is_root(module) and not any(_holds(other, module) for other in others):
+                roots.append(module)
+        return roots
 
     def _may_stand_in_a_graph(self, module: Any) -> bool:
         """Whether a slot now might be a recompilation: Dynamo looks at it only on its long way through ``__call__``."""
@@ -145,8 +157,9 @@ class Roots:
         self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1
-        if self._grad_enabled() and was != phases.BACKWARD:  # there, checkpointing computes a part again
-            self._found[id(module)] = weakref.ref(module)
+        if self._grad_enabled():
+            found = self._found_again if was == phases.BACKWARD else self._found
+            found[id(module)] = weakref.ref(module)
         if self._calls >= PATIENCE and not self._recorder.backwards:
             self.stop_searching()
 
@@ -196,6 +209,10 @@ class Roots:
                 recorder.begin(recorder.last_forward)
         elif recorder.updates and (recorder.loaderless or recorder.next_of_trailing()):
             recorder.end_step(began)
+
+
+def _holds(whole: Any, part: Any) -> bool:
+    return any(module is part for module in whole.modules())
 
 
 def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:
