@@ -19,7 +19,7 @@ from cockpit.session.state import State
 from . import dialogs, paste
 from .clean import clean
 from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_not_now
-from .words import label_of, value_words
+from .words import label_of
 
 if TYPE_CHECKING:
     from .cockpit import Cockpit
@@ -123,7 +123,7 @@ class Doing:
         reports = [report for loader in loaders for report in loader.knobs if report.note and report.asked is not None]
         told = {(report.name, report.asked): report for report in reports}
         for at in told.keys() - self._told:
-            self._app.toast(f"{label_of(at[0])} {value_words(at[1])}: {clean(told[at].note or '')}")
+            self._app.toast(f"{label_of(at[0])}: {clean(told[at].note or '')}")
         self._told = set(told)
 
     # ---- the run ----

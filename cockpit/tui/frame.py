@@ -26,6 +26,7 @@ from .plan import LABEL, Plan, plan_for
 from .rows import BLANK, Row, Run, beside, faded, fit, row, spread, width_of
 from .settings import hint_rows, settings_rows
 from .trials import trials_rows
+from .tried import tried_rows
 from .view import View
 
 CARD_FROM = 60
@@ -57,6 +58,8 @@ def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
     head = [title_row(view, width), *_aged(view, [speed_row(view, width), change_row(view, width)])]
     if view.reading.open:
         body = output_rows(view, height - 4, width)
+    elif view.tried is not None:
+        body = tried_rows(view, height - 4, width)
     else:
         body = _columns(view, plan, width) if plan.right else _stacked(view, plan, width)
     body = body[: height - 4]

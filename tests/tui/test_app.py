@@ -186,7 +186,7 @@ def test_what_a_batch_size_does_besides_is_said_before_it_is_applied() -> None:
                 for report in loader.knobs
             )
             seat.link.happen(LoadersSeen(seat.link.state.at_s, (replace(loader, knobs=knobs),)))
-            await seat.until(lambda: "batch_size 32: 782 steps an epoch become 391" in seat.text)
+            await seat.until(lambda: "batch_size: 782 steps an epoch become 391" in seat.text)
             await seat.press("escape")
             await seat.pilot.pause(0.7)
             assert "become 391" not in seat.text, "it is said once"
@@ -404,5 +404,22 @@ def test_what_landed_is_seen_without_a_key() -> None:
                 seat.link.happen(event)
             seat.link.happen(OutputSeen(at_s, "epoch 3", 10))
             await seat.until(lambda: "persistent on  settling 0/" in seat.rows[2])
+
+    run(it)
+
+
+def test_v_shows_all_trials_then_all_output_then_the_picture() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+            await seat.press("v")
+            assert seat.rows[3].startswith("TRIALS") and seat.rows[4].startswith("  3 persistent on")
+            await seat.press("down", "right", "space", "1", "enter", "pageup")
+            assert seat.link.commands == [] and len(seat.app.screen_stack) == 1
+            await seat.press("v")
+            assert seat.rows[3].startswith(" OUTPUT")
+            await seat.press("v")
+            assert seat.rows[3].startswith("MODEL")
+            await seat.press("v", "escape")
+            assert seat.rows[3].startswith("MODEL")
 
     run(it)

@@ -217,7 +217,7 @@ def test_in_the_output_no_key_changes_a_setting_by_accident(tmp_path: Path) -> N
     async def it() -> None:
         async with seated(data=tmp_path) as seat:
             await seat.until(lambda: "step 99" in seat.text)
-            await seat.press("v", "up", "right", "left", "space", "3", "enter", "minus")
+            await seat.press("v", "v", "up", "right", "left", "space", "3", "enter", "minus")
             assert "OUTPUT" in seat.rows[3] and len(seat.app.screen_stack) == 1
             assert seat.link.commands == []
             assert "scroll" in seat.rows[23] and "esc back" in seat.rows[23]

@@ -219,3 +219,19 @@ def test_the_reason_for_silence_is_told_where_it_is_known() -> None:
     told = why_no_probe(state, 30.0, 15.0)
     assert told[1].startswith("its command replaces PYTHONPATH") and max(map(len, told)) <= 64
     assert "\x1b" not in text_of(frame(View(state, 30.0), 80, 24))
+
+
+# ---- all trials ----
+def test_every_trial_says_in_full_why_and_on_what_it_rests() -> None:
+    state, now_s = scenes.steady()
+    reason = "the workers died at once: " + "no room left in /dev/shm " * 8
+    state = fold(state, ChangeMoved(now_s, "q1", "rolled_back", 6000, reason=reason.strip()))
+    rows = text_of(frame(View(state, now_s, tried=0), 80, 24)).split("\n")
+    assert rows[3].startswith("TRIALS") and "rolled back" in rows[4]
+    assert " ".join(" ".join(rows[5:9]).split()).startswith(reason.strip())
+    text = "\n".join(rows)
+    assert "stood still for 84 ms, before 310/s in" in text and "after 685/s" in text
+    assert rows[-1].startswith(" ↑↓ scroll") and "esc back" in rows[-1]
+    assert " baseline " in text and all(len(row) <= 80 for row in rows)
+    last = text_of(frame(View(state, now_s, tried=10**9), 60, 16)).split("\n")
+    assert " baseline " in last[14] and not any(row.startswith("  3 ") for row in last), "past the end is the end"
