@@ -60,7 +60,8 @@ class Batching:
         """A DataLoader object not seen before, at its first ``__iter__``."""
         record.batch = self._registry.batch_of(loader, functools.partial(BatchSize, self._torch))
         if record.accepted is None:  # else its place goes on with what ran there last
-            record.batch_size = loader.batch_size
+            makes = loader if loader.batch_size is not None else loader.batch_sampler
+            record.batch_size = makes.batch_size if _is_torchs(makes) else None
         record.framework = framework_of(self._folder, _OURS)
         if record.batch.whole is None:
             record.batches_per_epoch = record.batch.batches(record.batch.in_force)
@@ -237,6 +238,11 @@ class Batching:
             ask.in_force[BATCH] = batch.in_force
             self.rolled_back(record, ask, reason)
         record.reasons[BATCH] = reason
+
+
+def _is_torchs(maker: Any) -> bool:
+    """Whether this loader or batch sampler means by its ``batch_size`` what torch does."""
+    return type(maker).__module__ == "torch.utils.data.sampler" or hasattr(maker, "batch_sampler")
 
 
 def _safe_length(loader: Any) -> int | None:

@@ -56,7 +56,6 @@ REFUSED = (
     pytest.param(Case("batch_sampler.py", DOUBLE, refusal="made the batches itself"), marks=pytest.mark.long),
     pytest.param(Case("stream_unsharded.py", DOUBLE, refusal="iterable"), marks=pytest.mark.long),
     pytest.param(Case("peek_break.py", DOUBLE, refusal="left the last epoch"), marks=pytest.mark.long),
-    pytest.param(Case("iter_next.py", DOUBLE, refusal="left the last epoch"), marks=pytest.mark.long),
     pytest.param(Case("forever.py", DOUBLE, refusal="ended before"), marks=pytest.mark.long),
     pytest.param(Case("no_loader.py", DOUBLE, refusal="no DataLoader"), marks=pytest.mark.long),
 )

@@ -80,12 +80,12 @@ class BatchSize:
         return Refusal(can=True, can_now=False, reason=ONLY_BOUNDARY if facts.used_up else NOT_YET)
 
     def _never(self, facts: Facts) -> str | None:
-        if self.whole is not None:
-            return self.whole
         if facts.world > 1:
             return RANKS
         if facts.framework is not None:
             return "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
+        if self.whole is not None:
+            return self.whole
         return ZIPPED if facts.zipped else None
 
     def check(self, value: Value, facts: Facts) -> int:
@@ -219,16 +219,18 @@ _FRAMEWORKS = ("lightning", "pytorch_lightning", "transformers", "accelerate", "
 
 def framework_of(torch_folder: str, ours: str) -> str | None:
     """The installed package whose code iterates the loader right now (called from ``__iter__``), or None: the
-    script's own loop. torch's and our own frames do not count, nor the package that is itself the script."""
+    script's own loop. torch's and our own frames do not count, nor the package that is itself the script. Of several
+    it is the one that the script called."""
+    found = None
     for frame in _frames_outside(ours):
         if frame.f_code.co_filename.startswith(torch_folder):
             continue
         package = _package_of(frame)
         if package is None or package == _main_package():
-            return None
+            break
         if package not in _BARS:
-            return package
-    return None
+            found = package
+    return found
 
 
 def asker_of(torch_folder: str, ours: str) -> str | None:
