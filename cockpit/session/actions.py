@@ -65,7 +65,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("find", ("slash",), "/", "find in the output; the next, the one before", OUTPUT, "logs", "find"),
     Action("next", ("n",), "n", "find in the output; the next, the one before", OUTPUT),
     Action("previous", ("N", "upper_n"), "N", "find in the output; the next, the one before", OUTPUT),
-    Action("output", ("v",), "v", "all trials, then all output on the whole screen", OUTPUT, "logs"),
+    Action("output", ("v",), "v", "all trials, then the output, and back", OUTPUT, "logs"),
     Action("follow", ("f",), "f", "follow the newest line, or stand still", OUTPUT, "logs"),
     Action("page_up", ("pageup",), "pgup", "a page up, a page down", OUTPUT),
     Action("page_down", ("pagedown",), "pgdn", "a page up, a page down", OUTPUT),
