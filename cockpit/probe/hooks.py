@@ -81,7 +81,7 @@ class LoaderHooks:
             registry.constructed(loader, where(self._torch_folder, loader))
         self.epochs.close_trailing()
         record, fresh = registry.record_of(loader)
-        if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
+        if record.role == TRAIN and thread == recorder.thread and recorder.updates:
             self.epochs.late_step(record, now)
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
@@ -166,9 +166,10 @@ class LoaderHooks:
         iterator = stream.iterator()
         attributes = iterator.__dict__
         start = spent
+        # taken at the first batch too, where all is start: what it built is not the second one's
+        stalled = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
         if stream.batches and error is None:
-            start = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
-            start += stream.stalled_ns
+            start = stalled + stream.stalled_ns
             stream.stalled_ns = 0
         if self._kind_seen is not None:
             self.look_due = spent < WORTH_A_LOOK_NS and self._looks < LOOKS
