@@ -89,6 +89,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.set_interval(TICK_S, self.tick)
         # after a suspension the terminal holds nothing of ours any more
         self.app_resume_signal.subscribe(self, lambda app: app.screen.refresh())
+        self.tail.read()
         self.paint()
 
     def on_unmount(self) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from cockpit.session.actions import OUTPUT
+
 from . import dialogs
 from .about import about_rows
 from .glyphs import SETS
@@ -233,9 +235,11 @@ class Keys:
         app.paint()
 
     def help(self) -> None:
-        """The page of keys."""
-        app = self._app
-        app.box(lambda width, height, top: dialogs.help_rows(width, height, top, app.glyphs), {"question_mark": ""})
+        """The page of keys, those of the output first where that is what one sees."""
+        app, first = self._app, OUTPUT if self._app.view().page else ""
+        app.box(
+            lambda width, height, top: dialogs.help_rows(width, height, top, app.glyphs, first), {"question_mark": ""}
+        )
 
     def leave(self) -> None:
         """Leave: at once when the training has ended, else ask how."""

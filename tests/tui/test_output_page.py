@@ -221,6 +221,9 @@ def test_in_the_output_no_key_changes_a_setting_by_accident(tmp_path: Path) -> N
             assert "OUTPUT" in seat.rows[3] and len(seat.app.screen_stack) == 1
             assert seat.link.commands == []
             assert "scroll" in seat.rows[23] and "esc back" in seat.rows[23]
+            await seat.press("question_mark")
+            assert seat.box.split("\n")[1].startswith("│  / n N"), "the keys of what one sees come first"
+            await seat.press("escape")
             await seat.press("v")
             assert seat.rows[3].startswith("MODEL")
 
