@@ -206,7 +206,9 @@ class Ears:
 
     def _change(self, heard: Heard) -> list[Event]:
         moved = moved_of(heard.message, heard.at_s)
-        return self._together.heard(heard.probe, moved, self.members(), heard.state)
+        # what was compiled before it came is not its doing
+        compiled = self._compiled(heard) if "compile_ns" in heard.message and heard.probe is self.lead() else []
+        return compiled + self._together.heard(heard.probe, moved, self.members(), heard.state)
 
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]

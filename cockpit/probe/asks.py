@@ -71,6 +71,8 @@ class Asks:
         """Raises Refused where it is known already that an ask will be."""
         self.news = False
         """Set when there is more or less waiting than before."""
+        self.compiled: Callable[[], tuple[Any, ...]] = lambda: (None, None, None)
+        """Nanoseconds, graphs and recompilations so far, so that none of them counts for a change that came later."""
         self.said: deque[dict[str, Any]] = deque()
         """Messages for the engine, oldest first."""
         self.restart()
@@ -197,6 +199,8 @@ class Asks:
             "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
         }  # fmt: skip
+        if state == "applying":
+            ask.last.update(zip(("compile_ns", "graphs", "recompiles"), self.compiled()))
         self.said.append(ask.last)
 
     def _given_back(self, back: Ask, failed: Ask, reason: str, state: str) -> None:

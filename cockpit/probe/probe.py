@@ -63,6 +63,7 @@ class Probe:
         self.hooks = LoaderHooks(
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
+        self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.hooks.on_boundary = self.landing.at_boundary
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
@@ -172,9 +173,8 @@ class Probe:
             marks.append(recorder.done.popleft())
         for block in self.blocks.feed(marks, can_tell):
             link.say(block)
-        for news in (self.hooks.epochs.news, self.asks.said):
-            while news:
-                link.say(news.popleft())
+        while self.asks.said:
+            link.say(self.asks.said.popleft())
         if self.changes.news or self.landing.news or self.asks.news:
             self.changes.news = self.landing.news = self.asks.news = False
             link.say(self._loaders())
@@ -246,7 +246,6 @@ class Probe:
         self.recorder.reset()
         self.roles.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
-        self.hooks.epochs.news.clear()
         self.asks.restart()
         self.landing.restart()
         self._unread = True

@@ -33,6 +33,7 @@ class Landing:
         self.rows: tuple[Row, ...] = ()
         self.news = False
         kernels.bypassed = lambda: self._bypassed
+        asks.compiled = kernels.watch.found
         self._bypassed = False
         self._looked_at = 0
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
