@@ -61,7 +61,7 @@ class Batching:
         record.batch = self._registry.batch_of(loader, functools.partial(BatchSize, self._torch))
         if record.accepted is None:  # else its place goes on with what ran there last
             makes = loader if loader.batch_size is not None else loader.batch_sampler
-            record.batch_size = makes.batch_size if _is_torchs(makes) else None
+            record.batch_size = getattr(makes, "batch_size", None) if _is_torchs(makes) else None
         record.framework = framework_of(self._folder, _OURS)
         if record.batch.whole is None:
             record.batches_per_epoch = record.batch.batches(record.batch.in_force)

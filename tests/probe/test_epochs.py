@@ -172,6 +172,24 @@ def test_an_update_after_the_loop_does_not_count_into_the_next_epoch(it):
     assert [e["steps"] for e in it.of("epoch")] == [6, 6]
 
 
+@pytest.mark.parametrize("gap_ms", [0, 500])
+def test_a_loop_that_counts_its_batches_ends_its_last_step_before_the_boundary(it, gap_ms):
+    """Lightning: it never meets the end, and holds the old iterator until it has the new one."""
+    model, optimizer = made(it)
+    loader = loader_of(it)
+    it.probe.asks.start({"at": [{"id": "at0", "when": "epoch", "n": 1, "knobs": {"num_workers": 1}}]})
+    batches = None
+    for _ in range(2):
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            train_step(model, optimizer, next(batches))
+        it.spend(gap_ms)
+    assert [(m["state"], m["step"]) for m in it.of("change")] == [("applying", 6), ("settling", 6)]
+    marks = [mark for mark in it.recorder.done if mark.step is not None]
+    assert [mark.setting.change for mark in marks] == []  # the beat has taken them
+    assert [e["steps"] for e in it.of("epoch")] == [6]
+
+
 def test_loaders_that_take_turns_count_on(it):
     """Small pictures first, then large ones: the second loader does not begin at epoch 0."""
     model, optimizer = made(it)
