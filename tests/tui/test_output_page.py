@@ -55,6 +55,11 @@ def test_no_read_takes_more_than_its_share(tmp_path: Path) -> None:
     tail.read()
     assert len(tail.lines) <= LONGEST + 1 and sum(map(len, tail.lines)) < 2 * FIRST_BYTES
     assert any("MB came too fast to be shown here" in line for line in tail.lines), "what is not shown is said"
+    for _ in range(3):
+        with log.open("ab") as file:
+            file.write(b"y" * 10 * READ_BYTES)
+        tail.read()
+    assert sum("MB came too fast" in line for line in tail.lines) == 1, "one gap, and not one a glance"
     for at in range(3 * LONGEST):
         with log.open("ab") as file:
             file.write(b"\nslow %d" % at)

@@ -46,9 +46,9 @@ def chart(view: View) -> list[str]:
 
 def test_the_upper_half_is_the_lead_device_and_says_so() -> None:
     rows = chart(seen(*[0.5] * 40))
-    assert rows[0].startswith("GPU    50%│") and rows[1].startswith("unverified│") and rows[2].startswith("1st of 2  │")
+    assert rows[0].startswith("GPU    50%│") and rows[1].startswith("unverified│") and rows[2].startswith("U-aaaa 1/2│")
     verified = chart(seen(*[0.5] * 40, device=replace(DEVICE, verified=True)))
-    assert verified[1].startswith("1st of 2  │")
+    assert verified[1].startswith("U-aaaa 1/2│")
 
 
 def test_what_was_not_measured_is_a_gap_and_no_zero() -> None:
