@@ -197,11 +197,12 @@ class Probe:
     # ---- moments of the process ----
 
     def on_step(self) -> None:
-        """A step has ended: the search for roots is over, and the thread may live."""
+        """A step has ended: the search for roots is over (for a while), and the thread may live."""
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
-        self.recorder.awaited = self.landing.waits
+        self.guard.run("forward", self.roots.look_again, self.recorder.steps)
+        self.recorder.awaited = self.landing.waits or self.roots.searching
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
