@@ -125,6 +125,12 @@ class Epochs:
     def tell_others(self) -> None:
         """Something trains: loaders that have served, and it was not for that, are others. Before, nobody can tell."""
         for record in list(self._registry.records.values()):
-            if record.role == UNKNOWN and record.stream is not None and record.stream.ended and record.stream.batches:
+            stream = record.stream
+            if record.role == UNKNOWN and stream is not None and stream.batches and self._is_done(stream):
                 record.role = OTHER
                 self._changes.news = True
+
+    def _is_done(self, stream: Stream) -> bool:
+        """It has ended, or has handed out nothing for some backwards: a framework may hold it for ever."""
+        roles = self._roles
+        return stream.ended or (stream not in roles.recent and stream.interval < roles.interval - 1)

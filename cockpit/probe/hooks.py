@@ -18,7 +18,7 @@ from .recorder import Recorder
 from .registry import Registry
 from .roles import Roles
 from .samples import SIZES, first_dimension
-from .streams import TRAIN, Stream
+from .streams import TRAIN, UNKNOWN, Stream
 from .waits import look_at_queue
 
 WORTH_A_LOOK_NS = 500_000
@@ -81,6 +81,8 @@ class LoaderHooks:
             registry.constructed(loader, where(self._torch_folder, loader))
         self.epochs.close_trailing()
         record, fresh = registry.record_of(loader)
+        if record.role == UNKNOWN and recorder.backwards:
+            self.epochs.tell_others()
         if record.role == TRAIN and thread == recorder.thread and recorder.updates:
             self.epochs.late_step(record, now)
         former = record.open_stream()

@@ -222,6 +222,24 @@ def test_zipped_loaders_make_one_epoch_of_one_pass(it):
     assert it.recorder.epoch == 3
 
 
+def test_a_validation_loader_whose_iterator_is_held_for_ever_is_known_as_such_at_its_second(it):
+    """Lightning looks at two validation batches before it trains: what is set from the start must not stay there."""
+    model, optimizer = made(it)
+    loader, held_out = loader_of(it), loader_of(it, 16)
+    it.probe.asks.start({"set": {"num_workers": 1}})
+    held, in_force = [], []
+    for epoch in range(3):
+        held.append(iter(held_out))
+        with torch.no_grad():
+            for batch in islice(held[-1], 2):
+                model(batch)
+        in_force.append(it.probe.registry.record_of(held_out)[0].in_force.num_workers)
+        for batch in loader:
+            train_step(model, optimizer, batch)
+    assert in_force == [1, 0, 0]
+    assert list(it.roles().values()) == ["other", "train"]
+
+
 # ---- names ----
 
 
