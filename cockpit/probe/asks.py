@@ -50,6 +50,8 @@ class Ask:
         """Of our own: it gives back the loader part of a change whose kernel part failed, and why."""
         self.backs: set[str] = set()
         self.kept: list[str] = []
+        self.compiled: tuple[Any, ...] | None = None
+        """What had been compiled when it came into force: bringing it there may compile, too."""
 
     @property
     def group_knobs(self) -> dict[str, Value]:
@@ -200,7 +202,7 @@ class Asks:
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
         }  # fmt: skip
         if state == "applying":
-            ask.last.update(zip(("compile_ns", "graphs", "recompiles"), self.compiled()))
+            ask.last.update(zip(("compile_ns", "graphs", "recompiles"), ask.compiled or self.compiled()))
         self.said.append(ask.last)
 
     def _given_back(self, back: Ask, failed: Ask, reason: str, state: str) -> None:
