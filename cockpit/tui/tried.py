@@ -38,24 +38,27 @@ def lines_of(view: View, width: int) -> list[Row]:
         lines += [row((" " * INDENT, "text"), (piece, "text" if entry.state in TROUBLE else "dim")) for piece in told]
         lines += [
             row((" " * INDENT, "text"), (piece, "dim"))
-            for piece in wrapped(rests_on(entry), max(8, width - INDENT - 1))
+            for piece in wrapped(rests_on(entry, view), max(8, width - INDENT - 1))
         ]
     return [*lines, *found[len(ledger) :]]
 
 
-def rests_on(entry: Entry) -> str:
+def rests_on(entry: Entry, view: View) -> str:
     """When and where it landed, what it took, and on how much its figure rests."""
     parts = [
         "" if entry.at_step is None else f"at step {count(entry.at_step)}",
         f"of {clean(entry.loader)} alone" if entry.loader else "",
-        f"by {entry.origin}" if entry.origin == "schedule" else "",
+        "as scheduled" if entry.origin == "schedule" else "",
         "" if entry.stall_ms is None else f"stood still for {entry.stall_ms:.0f} ms",
         "" if not entry.compiled_s else f"compiled for {seconds(entry.compiled_s)}",
-        _side("before", entry.before_samples_per_s, entry.before_windows),
-        _side("after", entry.after_samples_per_s, entry.after_windows),
+        _windows(entry, view),
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _side(word: str, per_s: float | None, windows: int) -> str:
-    return "" if per_s is None else f"{word} {rate(per_s)}/s in {windows} window{'' if windows == 1 else 's'}"
+def _windows(entry: Entry, view: View) -> str:
+    before, after = entry.before_samples_per_s, entry.after_samples_per_s
+    if before is None or after is None:
+        return ""
+    rates = f"{rate(before)}{view.glyphs.arrow}{rate(after)}"
+    return f"{rates} over {entry.before_windows} and {entry.after_windows} windows"

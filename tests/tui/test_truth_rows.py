@@ -230,7 +230,7 @@ def test_every_trial_says_in_full_why_and_on_what_it_rests() -> None:
     assert rows[3].startswith("TRIALS") and "rolled back" in rows[4]
     assert " ".join(" ".join(rows[5:9]).split()).startswith(reason.strip())
     text = "\n".join(rows)
-    assert "stood still for 84 ms, before 310/s in" in text and "after 685/s" in text
+    assert "at step 887, stood still for 84 ms, 310→685 over " in text
     assert rows[-1].startswith(" ↑↓ scroll") and "esc back" in rows[-1]
     assert " baseline " in text and all(len(row) <= 80 for row in rows)
     last = text_of(frame(View(state, now_s, tried=10**9), 60, 16)).split("\n")
