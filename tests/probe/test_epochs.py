@@ -228,7 +228,7 @@ def test_a_validation_loader_whose_iterator_is_held_for_ever_is_known_as_such_at
     loader, held_out = loader_of(it), loader_of(it, 16)
     it.probe.asks.start({"set": {"num_workers": 1}})
     held, in_force = [], []
-    for epoch in range(3):
+    for _ in range(3):
         held.append(iter(held_out))
         with torch.no_grad():
             for batch in islice(held[-1], 2):
