@@ -126,6 +126,10 @@ class Ears:
         """Connected processes that train."""
         return tuple(probe.pid for probe in self.probes.values() if probe.trains)
 
+    def stepping(self, since_s: float) -> tuple[int, ...]:
+        """Connected processes that have made a step since then."""
+        return tuple(probe.pid for probe in self.probes.values() if probe.trains and probe.stepped_s > since_s)
+
     def worker_pids(self) -> tuple[int, ...]:
         """Loader workers of all processes, as they report them."""
         return tuple(pid for probe in self.probes.values() for info in probe.loaders for pid in info.workers)
