@@ -69,6 +69,8 @@ MORE = {
     "mono": Shot(scenes.steady, terminal=Terminal(mono=True)),
     "block": Shot(scenes.steady, terminal=Terminal(glyphs="block")),
     "ascii": Shot(scenes.steady, terminal=Terminal(glyphs="ascii")),
+    "light-gpu": Shot(scenes.on_a_gpu, (120, 40), ("t",)),
+    "tried": Shot(scenes.steady, (120, 40), ("v",)),
     "ranks": Shot(scenes.two_ranks, (120, 40)),
     "find": Shot(scenes.steady, (120, 40), ("slash", *"loss", "space", "0"), data=HERE / "demo"),
     "found": Shot(scenes.steady, (80, 24), ("slash", *"loss", "enter", "N"), data=HERE / "demo"),

@@ -46,7 +46,7 @@ def page(state: State, now_s: float) -> list[str]:
         f"a step      {step_words(state)}",
     ]
     if state.probe != "connected" and state.phase == "running":
-        lines.append(f"probe       {state.probe}: figures are missing or old")
+        lines.append(f"probe       {state.probe}: {state.probe_reason or 'figures are missing or old'}")
     if state.exit_status is not None:
         lines.append(f"ended       with status {state.exit_status}")
     if found := ranks.lines(state, now_s):
@@ -75,12 +75,12 @@ def step_words(state: State) -> str:
 
 
 def knob_line(row: KnobRow) -> str:
-    """``num_workers  4 (script 0) kept``, with the queued value and the reason where there is one."""
+    """``num_workers  4 (script 0) kept``, what is queued, what was asked for in vain, reason and note."""
     parts = [f"{row.name:<19} {'mixed' if row.mixed else show_value(row.in_force)} (script {show_value(row.script)})"]
     if row.next is not None:
         parts.append(f"next {show_value(row.next)}")
     if row.state != "untouched":
-        parts.append(row.state.replace("_", " "))
-    if row.reason:
-        parts.append(f"– {row.reason}")
-    return " ".join(parts)
+        asked = f" {show_value(row.asked)}" if row.state in ("refused", "rolled_back") else ""
+        parts.append(row.state.replace("_", " ") + asked)
+    said = [words for words in (row.reason, row.note) if words]
+    return " ".join([*parts, f"– {'; '.join(dict.fromkeys(said))}"] if said else parts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,8 @@ from .told import Message, schedule_of
 from .verbs import Verbs
 
 REPAIR_S = 1.0
+GOES_ON_S = 1.5
+"""Whoever still makes steps so long after what started it was stopped does not know of the stop."""
 
 
 class Engine:
@@ -60,6 +63,7 @@ class Engine:
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()
+        self._alone_s: float | None = None
         self._over_s = clock()
         self._repaired_s = time.monotonic()
         self._wake = asyncio.Event()
@@ -164,9 +168,20 @@ class Engine:
     def _is_saving_alone(self) -> bool:
         """A shell that was stopped dies at once; the training that it ran has its grace to save all the same."""
         state = self._record.state
-        return state.phase == "stopping" and any(
-            processes.is_alive(pid, None) for pid in self._ears.training_pids() if pid != state.pid
-        )
+        inner = [pid for pid in self._ears.training_pids() if pid != state.pid and processes.is_alive(pid, None)]
+        if state.phase != "stopping" or not inner:
+            return False
+        self._tell_who_goes_on()
+        return True
+
+    def _tell_who_goes_on(self) -> None:
+        """Who was told to stop is gone and has not told the training that it had started: that is told too, once."""
+        now_s = self._clock()
+        self._alone_s = now_s if self._alone_s is None else self._alone_s
+        for pid in self._ears.stepping(self._alone_s + GOES_ON_S):
+            if pid not in self._told | self._verbs.told:
+                self._told.add(pid)
+                processes.send(self._run, pid, signal.SIGTERM)
 
     def _carry_out(self) -> None:
         view = self._view()

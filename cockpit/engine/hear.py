@@ -126,6 +126,10 @@ class Ears:
         """Connected processes that train."""
         return tuple(probe.pid for probe in self.probes.values() if probe.trains)
 
+    def stepping(self, since_s: float) -> tuple[int, ...]:
+        """Connected processes that have made a step since then."""
+        return tuple(probe.pid for probe in self.probes.values() if probe.trains and probe.stepped_s > since_s)
+
     def worker_pids(self) -> tuple[int, ...]:
         """Loader workers of all processes, as they report them."""
         return tuple(pid for probe in self.probes.values() for info in probe.loaders for pid in info.workers)
@@ -206,7 +210,9 @@ class Ears:
 
     def _change(self, heard: Heard) -> list[Event]:
         moved = moved_of(heard.message, heard.at_s)
-        return self._together.heard(heard.probe, moved, self.members(), heard.state)
+        # what was compiled before it came is not its doing
+        compiled = self._compiled(heard) if "compile_ns" in heard.message and heard.probe is self.lead() else []
+        return compiled + self._together.heard(heard.probe, moved, self.members(), heard.state)
 
     def _stacks(self, heard: Heard) -> list[Event]:
         return [stacks_of(heard.message, heard.at_s)]

@@ -98,6 +98,8 @@ class Together:
     def _weigh(self, trial: Trial, members: Sequence[Probe], state: State, at_s: float) -> list[Event]:
         entry = entry_of(state, trial.id)
         self._met.update(probe.pid for probe in members)
+        asked = entry or self._asking(trial.id)
+        members = concerned(members, asked.loader if asked is not None else None)
         words = [(probe, trial.words.get(probe.pid)) for probe in members]
         has = any(word is not None and word.state in HAS for _, word in words)
         for probe, word in words:
@@ -194,3 +196,16 @@ class Together:
             oldest = self._trials.pop(next(iter(self._trials)))
             for back in oldest.backs.values():
                 self._back.pop(back, None)
+
+
+def concerned(members: Sequence[Probe], loader: str | None) -> Sequence[Probe]:
+    """Those that can take a change of ``loader``, or of all that train; all, where none is known to have one.
+
+    A rank may load nothing itself (a pipeline's later stage), and validation may run on the first rank alone.
+    """
+    having = [
+        probe
+        for probe in members
+        if any(each.id == loader if loader is not None else each.role != "other" for each in probe.loaders)
+    ]
+    return having or members

@@ -29,7 +29,10 @@ GRACE_S_AT_MOST = 7 * 86400.0
 
 
 class Verbs:
-    """``clock`` gives seconds since the epoch. ``grace_s`` is the run's own; ``wake`` has the engine look at once."""
+    """``clock`` gives seconds since the epoch. ``grace_s`` is the run's own.
+
+    ``told``: who was asked to stop beside the process that the keeper started.
+    """
 
     def __init__(self, run: RunDir, record: Record, ears: Ears, clock: Callable[[], float], grace_s: float) -> None:
         self._run = run
@@ -37,6 +40,7 @@ class Verbs:
         self._ears = ears
         self._clock = clock
         self._grace_s = grace_s
+        self.told: set[int] = set()
 
     def do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """Carry out ``verb``; raises CockpitError."""
@@ -123,6 +127,7 @@ class Verbs:
             send(self._run, pids.training, signal.SIGTERM, pids.training_started)
             for pid in inner:
                 send(self._run, pid, signal.SIGTERM)
+            self.told.update(inner)
         self._record.happen(Stopping(now_s, until_s))
         return {"pid": state.pid, "until_s": until_s, "grace_s": until_s - now_s}
 

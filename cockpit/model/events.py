@@ -95,7 +95,7 @@ class MachineSeen:
 
 @dataclass(frozen=True)
 class ProbeConnected:
-    """A process of the run has imported torch and said hello (or came back after the engine was away)."""
+    """A process of the run has imported torch and said hello, or is back. ``devices``: those that it uses, by torch."""
 
     at_s: float
     pid: int
@@ -106,7 +106,6 @@ class ProbeConnected:
     world: int | None = None
     off: Mapping[str, str] | None = None
     devices: tuple[str, ...] = ()
-    """The accelerators that it uses, as torch names them."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class Ask:
         """Of our own: it gives back the loader part of a change whose kernel part failed, and why."""
         self.backs: set[str] = set()
         self.kept: list[str] = []
+        self.compiled: tuple[Any, ...] | None = None
+        """What had been compiled when it came into force: bringing it there may compile, too."""
 
     @property
     def group_knobs(self) -> dict[str, Value]:
@@ -71,6 +73,8 @@ class Asks:
         """Raises Refused where it is known already that an ask will be."""
         self.news = False
         """Set when there is more or less waiting than before."""
+        self.compiled: Callable[[], tuple[Any, ...]] = lambda: (None, None, None)
+        """Nanoseconds, graphs and recompilations so far, so that none of them counts for a change that came later."""
         self.said: deque[dict[str, Any]] = deque()
         """Messages for the engine, oldest first."""
         self.restart()
@@ -197,6 +201,8 @@ class Asks:
             "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
         }  # fmt: skip
+        if state == "applying":
+            ask.last.update(zip(("compile_ns", "graphs", "recompiles"), ask.compiled or self.compiled()))
         self.said.append(ask.last)
 
     def _given_back(self, back: Ask, failed: Ask, reason: str, state: str) -> None:

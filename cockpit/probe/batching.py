@@ -16,6 +16,7 @@ from ..model.knobs import SCRIPT, Value
 from .asks import Ask, Asks
 from .groups import Group, Refused
 from .kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
+from .kernels.setters import compiles
 from .recorder import Recorder
 from .registry import Registry
 from .schedules import Schedules
@@ -60,12 +61,19 @@ class Batching:
         """A DataLoader object not seen before, at its first ``__iter__``."""
         record.batch = self._registry.batch_of(loader, functools.partial(BatchSize, self._torch))
         if record.accepted is None:  # else its place goes on with what ran there last
-            record.batch_size = loader.batch_size
-        record.framework = framework_of(self._folder, _OURS)
+            makes = loader if loader.batch_size is not None else loader.batch_sampler
+            record.batch_size = getattr(makes, "batch_size", None) if _is_torchs(makes) else None
+        self._look(record, loader)
         if record.batch.whole is None:
             record.batches_per_epoch = record.batch.batches(record.batch.in_force)
         else:
             record.batches_per_epoch = _safe_length(loader)
+
+    def _look(self, record: LoaderRecord, loader: Any) -> None:
+        """What only the thread that iterates may look at."""
+        record.framework = framework_of(self._folder, _OURS)
+        record.shared = record.batch.whole is None and self._registry.shares_batches(loader)
+        record.batch.look()
 
     def facts(self, record: LoaderRecord) -> Facts:
         """What the loop over this loader has been seen to do."""
@@ -78,14 +86,22 @@ class Batching:
             open_iterators=open_one is not None and open_one.batches > 0,
             world=self._kernels.world(),
             zipped=self._shares_steps(record),
+            shared=record.shared,
+            compiled=compiles(),
             ends_after=self.schedules.ends_after(self._recorder.steps),
         )
 
     def length_asked(self, loader: Any, *_: Any) -> None:
-        """Entry of ``DataLoader.__len__``: what follows from a length does not follow a change of it."""
+        """Entry of ``DataLoader.__len__``: what was made of a length does not follow a change of it.
+
+        The first to ask is told of, but who may decide something by it rather than who shows it.
+        """
+        known = self._registry.asked_of(loader)
+        if known is not None and not is_bar(known):
+            return  # some loops ask at every step
         asker = asker_of(self._folder, _OURS)
-        if asker is not None:
-            self._registry.length_asked(loader, asker, is_bar(asker))
+        if asker is not None and (known is None or not is_bar(asker)):
+            self._registry.length_asked(loader, asker)
 
     def left_length(self, token: Any, result: Any, error: BaseException | None) -> None:
         """Nothing to leave."""
@@ -157,8 +173,7 @@ class Batching:
 
     def _size(self, record: LoaderRecord, value: Value, again: bool = False) -> int:
         batch = record.batch
-        record.framework = framework_of(self._folder, _OURS)
-        batch.look()
+        self._look(record, record.alive())
         facts = self.facts(record)
         if again:  # a loader made anew at a place whose loop has shown already that it takes this size
             facts = facts._replace(used_up=True, framework=None, zipped=False, ends_after=None)
@@ -237,6 +252,11 @@ class Batching:
             ask.in_force[BATCH] = batch.in_force
             self.rolled_back(record, ask, reason)
         record.reasons[BATCH] = reason
+
+
+def _is_torchs(maker: Any) -> bool:
+    """Whether this loader or batch sampler means by its ``batch_size`` what torch does."""
+    return type(maker).__module__ == "torch.utils.data.sampler" or hasattr(maker, "batch_sampler")
 
 
 def _safe_length(loader: Any) -> int | None:

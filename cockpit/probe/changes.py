@@ -75,6 +75,9 @@ class Changes:
             record.group, record.planned_for = self._plan_all(record, control), wanted
         landing, group = [], record.group
         for ask in asks:
+            if self._is_already(ask, record):
+                self._asks.move(ask, "dropped")
+                continue
             try:
                 self._kernels.plan(ask)
                 planned = control.plan(ask.group_knobs, base=group)
@@ -148,6 +151,9 @@ class Changes:
         control.patience.saw(stream.slowest_ns / 1e9)
         landing, group = [], record.group or control.in_force
         for ask in asks:
+            if self._is_already(ask, record):
+                self._asks.move(ask, "dropped")
+                continue
             try:
                 self._kernels.plan(ask)
                 if BATCH in ask.knobs:
@@ -176,6 +182,19 @@ class Changes:
         if done.failed:
             self.take_notices(record, control)
         return False
+
+    def _is_already(self, ask: Ask, record: LoaderRecord) -> bool:
+        """Whether nothing would change: asked again while the first ask of it was landing, which nobody could see."""
+        if ask.kernels or ask.due is not None or ask.undoes is not None or ask.done_on:
+            return False
+        for loader in [record] if ask.loader is not None else self._registry.training():
+            for group in (loader.in_force, loader.group):
+                if group is None:
+                    return False
+                values = self._batching.values(group, loader)
+                if any(values[name] != value for name, value in ask.knobs.items()):
+                    return False
+        return True
 
     def _rather_later(self, ask: Ask, record: LoaderRecord, control: Any, base: Group, reason: str) -> None:
         """It cannot be had now; at the boundary, perhaps."""

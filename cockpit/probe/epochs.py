@@ -55,21 +55,23 @@ class Epochs:
             self.left(stream)
 
     def late_step(self, record: LoaderRecord, now: int) -> None:
-        """At a loader's ``__iter__``: an update came after its last iterator was gone.
+        """At a loader's ``__iter__``: an update has come after which no batch of it was asked for.
 
-        Where the script takes ``next(iter(loader))`` in each step, here is where the next batch is asked for; where
-        the iterator was used up, the step has ended with its update and a gap has followed.
+        Where the script takes ``next(iter(loader))`` in each step, here is where the next one is asked for. Where the
+        last iterator was used up, the step has ended with its update and a gap has followed; so too where it is still
+        held: Lightning counts the batches, never meets the end, and lets go only when it has the next iterator.
         """
-        recorder = self._recorder
-        if record.stream is not None and record.stream.used_up:
-            before = recorder.steps
-            recorder.end_step(recorder.last_update_ns)
+        recorder, former = self._recorder, record.stream
+        if former is None or not (former.used_up or not record.stream_is_gone()):
+            recorder.end_step(now)
+            return
+        before = recorder.steps
+        recorder.end_step(recorder.last_update_ns)
+        if former.used_up:
             recorder.leave_steps()
             recorder.epoch_began_step = recorder.steps
             if record.steps_per_epoch is not None:
                 record.steps_per_epoch += recorder.steps - before
-        else:
-            recorder.end_step(now)
 
     # ---- the script has left it ----
 
@@ -123,6 +125,12 @@ class Epochs:
     def tell_others(self) -> None:
         """Something trains: loaders that have served, and it was not for that, are others. Before, nobody can tell."""
         for record in list(self._registry.records.values()):
-            if record.role == UNKNOWN and record.stream is not None and record.stream.ended and record.stream.batches:
+            stream = record.stream
+            if record.role == UNKNOWN and stream is not None and stream.batches and self._is_done(stream):
                 record.role = OTHER
                 self._changes.news = True
+
+    def _is_done(self, stream: Stream) -> bool:
+        """It has ended, or has handed out nothing for some backwards: a framework may hold it for ever."""
+        roles = self._roles
+        return stream.ended or (stream not in roles.recent and stream.interval < roles.interval - 1)

@@ -18,7 +18,7 @@ from .recorder import Recorder
 from .registry import Registry
 from .roles import Roles
 from .samples import SIZES, first_dimension
-from .streams import TRAIN, Stream
+from .streams import TRAIN, UNKNOWN, Stream
 from .waits import look_at_queue
 
 WORTH_A_LOOK_NS = 500_000
@@ -85,7 +85,9 @@ class LoaderHooks:
             registry.constructed(loader, where(self._torch_folder, loader))
         self.epochs.close_trailing()
         record, fresh = registry.record_of(loader)
-        if record.role == TRAIN and thread == recorder.thread and recorder.updates and record.stream_is_gone():
+        if record.role == UNKNOWN and recorder.backwards:
+            self.epochs.tell_others()
+        if record.role == TRAIN and thread == recorder.thread and recorder.updates:
             self.epochs.late_step(record, now)
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
@@ -172,9 +174,10 @@ class LoaderHooks:
         start = spent
         if spent > stream.slowest_ns and "_cockpit_samples" not in attributes:
             stream.slowest_ns = spent
+        # taken at the first batch too, where all is start: what it built is not the second one's
+        stalled = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
         if stream.batches and error is None:
-            start = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
-            start += stream.stalled_ns
+            start = stalled + stream.stalled_ns
             stream.stalled_ns = 0
         if self._kind_seen is not None:
             self.look_due = spent < WORTH_A_LOOK_NS and self._looks < LOOKS

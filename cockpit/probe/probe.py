@@ -68,6 +68,7 @@ class Probe:
         self.hooks = LoaderHooks(
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
+        self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
         self.hooks.on_boundary = self.landing.at_boundary
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
@@ -181,9 +182,8 @@ class Probe:
             marks.append(recorder.done.popleft())
         for block in self.blocks.feed(marks, can_tell):
             link.say(block)
-        for news in (self.hooks.epochs.news, self.asks.said):
-            while news:
-                link.say(news.popleft())
+        while self.asks.said:
+            link.say(self.asks.said.popleft())
         if self.changes.news or self.landing.news or self.asks.news:
             self.changes.news = self.landing.news = self.asks.news = False
             link.say(self._loaders())
@@ -207,11 +207,12 @@ class Probe:
     # ---- moments of the process ----
 
     def on_step(self) -> None:
-        """A step has ended: the search for roots is over, and the thread may live."""
+        """A step has ended: the search for roots is over (for a while), and the thread may live."""
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
-        self.recorder.awaited = self.landing.waits
+        self.guard.run("forward", self.roots.look_again, self.recorder.steps)
+        self.recorder.awaited = self.landing.waits or self.roots.searching
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
@@ -258,7 +259,6 @@ class Probe:
         self.recorder.reset()
         self.roles.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
-        self.hooks.epochs.news.clear()
         self.asks.restart()
         self.landing.restart()
         self._unread = True

@@ -77,13 +77,18 @@ class Registry:
         record.loader, record.asked_length = entry.ref, record.asked_length or entry.asked
         return record, fresh
 
-    def length_asked(self, loader: Any, by: str, only_to_show: bool) -> None:
-        """Somebody has called ``len(loader)``; who decides something by it is remembered rather than who shows it."""
+    def asked_of(self, loader: Any) -> str | None:
+        """Who has called ``len(loader)``, so far as anybody told."""
+        entry = self._made.get(id(loader))
+        return None if entry is None else entry.asked
+
+    def length_asked(self, loader: Any, by: str) -> None:
+        """``by`` has called ``len(loader)``."""
         if self.known(loader):
             entry = self._made[id(loader)]
-            entry.asked = entry.asked or by if only_to_show else by
+            entry.asked = by
             if entry.name in self.records:
-                self.records[entry.name].asked_length = entry.asked
+                self.records[entry.name].asked_length = by
 
     def _name_those_made_at(self, last: _Made) -> None:
         """Names all loaders of one place in the order they were made, up to and including ``last``."""
@@ -122,6 +127,14 @@ class Registry:
         if entry.batch is None:
             entry.batch = make(loader)
         return entry.batch
+
+    def shares_batches(self, loader: Any) -> bool:
+        """Whether another DataLoader has its batches cut by the same batch sampler."""
+        others = [entry.ref() for entry in list(self._made.values())]
+        return any(
+            other is not None and other is not loader and other.batch_sampler is loader.batch_sampler
+            for other in others
+        )
 
     def training(self) -> list[LoaderRecord]:
         """Loaders that train and are still there: the DataLoader, or an iterator that outlives it."""

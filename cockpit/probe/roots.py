@@ -34,10 +34,13 @@ class Roots:
         self._roles = roles
         self._original = self._module_class.__call__
         self._found: dict[int, weakref.ref[Any]] = {}
+        self._found_again: dict[int, weakref.ref[Any]] = {}
+        """Called inside backward, where checkpointing computes a part of some root again, or a whole one first."""
         self._depth = 0
         self._calls = 0
         self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
         self.searching = False
+        self._next_look = 0
         self.on_dynamo: Callable[[], Any] = lambda: None
         self.on_evaluation: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
@@ -102,19 +105,41 @@ class Roots:
     def settle(self) -> None:
         """The first step has ended: from now on the slots tell."""
         self.stop_searching()
-        modules = [reference() for reference in self._found.values()]
-        self._found.clear()
-        roots = [module for module in modules if module is not None and self._is_root(module)]
+        roots = self._outermost()
+        first, self._next_look = not self._next_look, self._next_look or 2
+        if not first:
+            roots = [module for module in roots if not self._may_stand_in_a_graph(module)]
         if any(self._may_stand_in_a_graph(module) for module in roots):
             self._switch.off("the model has hooks of its own, and functions that call it may have been compiled")
             return
         for module in roots:
             self._occupy(module)
 
+    def look_again(self, steps: int) -> None:
+        """Search through the step to come, where so many have ended: at ever longer distances, for what joins later.
+
+        Not where anything is compiled: nothing that Dynamo has seen may change for a look.
+        """
+        if not self.searching and 0 < self._next_look <= steps:
+            self._next_look = 2 * steps
+            if not _compiled_anything():
+                self.search()
+
+    def _outermost(self) -> list[Any]:
+        """What was found, and of what was only called inside backward whatever is no part of something else."""
+        found, again = ([ref() for ref in refs.values()] for refs in (self._found, self._found_again))
+        self._found.clear()
+        self._found_again.clear()
+        roots = [module for module in found if module is not None and self._is_root(module)]
+        for module in again:
+            others = [*roots, *(other for other in again if other is not None and other is not module)]
+            if module is not None and self._is_root(module) and not any(_holds(other, module) for other in others):
+                roots.append(module)
+        return roots
+
     def _may_stand_in_a_graph(self, module: Any) -> bool:
         """Whether a slot now might be a recompilation: Dynamo looks at it only on its long way through ``__call__``."""
-        counters = getattr(sys.modules.get(_DYNAMO[0]), "counters", {})
-        if not counters.get("stats") or "_orig_mod" in module._modules:
+        if not _compiled_anything() or "_orig_mod" in module._modules:
             return False  # nothing compiled yet; or itself the compiled one, which stands outside of its graphs
         attributes = module.__dict__
         hooked = any(attributes.get(name) for name in _HOOKS) or "forward" in attributes
@@ -131,6 +156,8 @@ class Roots:
         # only the outermost is looked for: what is compiled inside must not have seen the finder (guards on it fail
         # once it is gone, and a whole model would be compiled again)
         self._put(self._original, instead_of=self._finder)
+        if type(module.__dict__.get("_compiled_call_impl")) is self._slot_class:
+            return 0, 0, None, ""  # found before: its slot tells
         was = recorder.doing
         recorder.doing, recorder.since = phases.FORWARD, recorder.clock()
         return recorder.since, recorder.charged, module, was
@@ -138,15 +165,16 @@ class Roots:
     def _left(self, token: tuple[int, int, Any, str], result: Any, error: BaseException | None) -> None:
         self._depth -= 1
         began, charged, module, was = token
+        if self.searching and not self._depth:
+            self._put(self._finder, instead_of=self._original)
         if module is None:
             return
-        if self.searching:
-            self._put(self._finder, instead_of=self._original)
         self._recorder.doing = was
         self.after_forward(began, charged)
         self._calls += 1
-        if self._grad_enabled() and was != phases.BACKWARD:  # there, checkpointing computes a part again
-            self._found[id(module)] = weakref.ref(module)
+        if self._grad_enabled():
+            found = self._found_again if was == phases.BACKWARD else self._found
+            found[id(module)] = weakref.ref(module)
         if self._calls >= PATIENCE and not self._recorder.backwards:
             self.stop_searching()
 
@@ -196,6 +224,14 @@ class Roots:
                 recorder.begin(recorder.last_forward)
         elif recorder.updates and (recorder.loaderless or recorder.next_of_trailing()):
             recorder.end_step(began)
+
+
+def _compiled_anything() -> bool:
+    return bool(getattr(sys.modules.get(_DYNAMO[0]), "counters", {}).get("stats"))
+
+
+def _holds(whole: Any, part: Any) -> bool:
+    return any(module is part for module in whole.modules())
 
 
 def slot_class(guard: Guard, recorder: Recorder, after_forward: Any) -> Any:

@@ -1,6 +1,7 @@
 """Tells that the training saves: a checkpoint that takes a minute is no hang.
 
-Round ``torch.save``, put there by install. It belongs to no phase of a step, and what other threads save is none of its business.
+Round ``torch.save``, put there by install. It belongs to no phase of a step, and what other threads save is none of
+its business.
 """
 
 from __future__ import annotations

@@ -127,6 +127,7 @@ class LoaderRecord:
         self.span = (0, 0)
         """The steps of that epoch: the first, and the first after it."""
         self.framework: str | None = None
+        self.shared = False
         self.asked_length: str | None = None
         """Who has asked for ``len`` of the loader."""
         self.loader: weakref.ref[Any] | None = None

@@ -66,7 +66,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("find", ("slash",), "/", "find in the output; the next, the one before", OUTPUT, "logs", "find"),
     Action("next", ("n",), "n", "find in the output; the next, the one before", OUTPUT),
     Action("previous", ("N", "upper_n"), "N", "find in the output; the next, the one before", OUTPUT),
-    Action("output", ("v",), "v", "the output on the whole screen, and back", OUTPUT, "logs"),
+    Action("output", ("v",), "v", "all trials, then the output, and back", OUTPUT, "logs"),
     Action("follow", ("f",), "f", "follow the newest line; page up, page down", OUTPUT, "logs"),
     Action("page_up", ("pageup",), "pgup", "follow the newest line; page up, page down", OUTPUT),
     Action("page_down", ("pagedown",), "pgdn", "follow the newest line; page up, page down", OUTPUT),

@@ -15,7 +15,7 @@ from cockpit.model.knobs import show_value
 
 from . import compiled, ranks
 from .activity import words_of
-from .knobs import not_applied, tuned_loaders, tuned_setup
+from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .state import Entry, Phases, State
 from .status import rounded, status_of
@@ -147,6 +147,10 @@ def gain_lines(state: State) -> list[str]:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
         lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
     lines.append(setup_words(summary["setup"]))
+    notes = [
+        (row.name, row.in_force, row.note) for row in knob_rows(state) if row.name in summary["setup"] and row.note
+    ]
+    lines += [f"  {name} {show_value(value)}: {note}" for name, value, note in notes]
     if state.saved_path:
         lines.append(f"saved to {state.saved_path}")
     return lines

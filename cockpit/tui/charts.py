@@ -14,6 +14,7 @@ from cockpit.session.gpu import lead_device
 from cockpit.session.state import Point
 
 from .chart import Mark, area, axis_row, labelled, round_up, shades, with_marks
+from .clean import clean
 from .format import clock, rate, share
 from .head import mark_of
 from .machine import why_no_probe
@@ -132,7 +133,9 @@ def _upper(view: View) -> Half:
     told = any(point.gpu is not None for ring in rings for point in ring.points)
     if seen is None or lead is None or (lead.kernel_active_share is None and not told):
         return Half("model", "MODEL")
-    several = (f"1st of {len(seen.devices)}",) if len(seen.devices) > 1 else ()
+    # by the end of its name, as the rows and cards below call it
+    place = f"{seen.devices.index(lead) + 1}/{len(seen.devices)}"
+    several = (f"{clean(lead.uuid)[-6:]} {place}",) if len(seen.devices) > 1 else ()
     return Half("gpu", "GPU", (*(() if lead.verified else ("unverified",)), *several))
 
 

@@ -74,6 +74,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.glyphs, self.span, self.chosen = SETS[terminal.glyphs], SPANS_S[0], ""
         self.keys, self.reading, self.tail = Keys(self), Reading(), Tail(data_dir / "output.log")
         self._finder = Finder()
+        self.tried: int | None = None
         self._canvas = Canvas()
         self._tasks: set[asyncio.Task[None]] = set()
         self._notice, self._notice_until_s = "", 0.0
@@ -88,6 +89,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.set_interval(TICK_S, self.tick)
         # after a suspension the terminal holds nothing of ours any more
         self.app_resume_signal.subscribe(self, lambda app: app.screen.refresh())
+        self.tail.read()
         self.paint()
 
     def on_unmount(self) -> None:
@@ -132,6 +134,7 @@ class Cockpit(App[str], inherit_bindings=False):
             first_line=self.tail.first,
             older=self.tail.older,
             reading=self.reading,
+            tried=self.tried,
             notice=self._notice if self.clock() < self._notice_until_s else "",
         )
 
@@ -140,6 +143,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.tail.read()
         self._find()
         self.doing.settle()
+        self.doing.tell()
         self.paint()
 
     def paint(self) -> None:
@@ -178,7 +182,7 @@ class Cockpit(App[str], inherit_bindings=False):
 
     def open_output(self) -> None:
         """Give the output the whole screen."""
-        self.reading = replace(self.reading, open=True)
+        self.reading, self.tried = replace(self.reading, open=True), None
 
     def look_for(self, pattern: str, jump: bool = True) -> None:
         """Mark ``pattern`` in the output; ``jump``: and show the newest line that holds it."""

@@ -49,23 +49,26 @@ def keys(*pairs: tuple[str, str]) -> list[Run]:
     return [run for key, word in pairs for run in ((key, "bold key"), (f" {word}   ", "dim"))]
 
 
-def help_rows(width: int, height: int, top: int, glyphs: Glyphs) -> list[Row]:
-    """The page of keys, from the table of actions, in ``height`` rows; ``top``: the first line shown."""
+def help_rows(width: int, height: int, top: int, glyphs: Glyphs, first: str = "") -> list[Row]:
+    """The page of keys, from the table of actions, in ``height`` rows; ``top``: the first line shown.
+
+    ``first``: the group that is told before the others.
+    """
     size = min(WIDEST, width)
     room = max(1, height - 3)
-    lines = help_lines()
+    lines = help_lines(first)
     if len(lines) > room:
-        lines = help_lines(headings=False)
+        lines = help_lines(first, headings=False)
     shown = lines[min(top, max(0, len(lines) - room)) :][:room]
     more = (("↑↓", "scroll"),) if len(lines) > room else ()
     return box("keys", shown, keys(("esc", "close"), *more), size, glyphs, air=False)[:height]
 
 
-def help_lines(headings: bool = True) -> list[list[Run]]:
+def help_lines(first: str = "", headings: bool = True) -> list[list[Run]]:
     """One line an action (those of one kind share one), with the verb that does it from a shell."""
     lines: list[list[Run]] = []
     group = ""
-    pending = list(ACTIONS)
+    pending = sorted(ACTIONS, key=lambda action: action.group != first)
     while pending:
         action = pending.pop(0)
         if action.group != group:

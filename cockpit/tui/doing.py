@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import Value
-from cockpit.session.knobs import KnobRow
+from cockpit.session.knobs import KnobRow, training_loaders
 from cockpit.session.report import again_words, setup_of
 from cockpit.session.save import DEFAULT_FILE, save
 from cockpit.session.stacks import ANSWER_S, Dump, dump_of
@@ -21,6 +21,7 @@ from cockpit.session.state import State
 from . import dialogs, paste
 from .clean import clean
 from .wishes import flipped, moved, plan, waiting, why_not, why_not_knob, why_not_now
+from .words import label_of
 
 if TYPE_CHECKING:
     from .cockpit import Cockpit
@@ -39,6 +40,7 @@ class Doing:
         self._unsent: dict[str, Value] = {}
         self._answered: dict[str, float] = {}
         self._asking = False
+        self._told: set[tuple[str, Value | None]] = set()
 
     # ---- knobs ----
     def move(self, by: int) -> None:
@@ -116,6 +118,16 @@ class Doing:
             seen = row.next == value or (row.next is None and row.in_force == value)
             if seen or self._app.clock() - self._answered[name] > SHOWN_S:
                 del self.wanted[name], self._answered[name]
+
+    def tell(self) -> None:
+        """Say what a queued value would do besides, as soon as the training has said so, and before it is applied."""
+        state = self._app.feed.state
+        loaders = training_loaders(state) if state is not None else ()
+        reports = [report for loader in loaders for report in loader.knobs if report.note and report.asked is not None]
+        told = {(report.name, report.asked): report for report in reports}
+        for at in told.keys() - self._told:
+            self._app.toast(f"{label_of(at[0])}: {clean(told[at].note or '')}")
+        self._told = set(told)
 
     # ---- the run ----
     def apply(self) -> None:

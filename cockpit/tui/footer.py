@@ -18,7 +18,7 @@ KEPT = ("help", "leave")
 
 def footer_row(view: View, width: int) -> Row:
     """The keys that work now, from the table of actions; the least important are dropped first."""
-    words = footer_words(view) if view.reading.open else _words(view)
+    words = footer_words(view) if view.page else _words(view)
     note = [("read only ", "dim on-bar")] if view.readonly else []
     while len(words) > 1 and _width(words) + width_of(note) > width:
         loose = [at for at, (_, word) in enumerate(words) if word not in KEPT]

@@ -26,6 +26,7 @@ from .plan import LABEL, Plan, plan_for
 from .rows import BLANK, Row, Run, beside, faded, fit, row, spread, width_of
 from .settings import hint_rows, settings_rows
 from .trials import trials_rows
+from .tried import lines_of, tried_rows
 from .view import View
 
 CARD_FROM = 60
@@ -57,6 +58,8 @@ def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
     head = [title_row(view, width), *_aged(view, [speed_row(view, width), change_row(view, width)])]
     if view.reading.open:
         body = output_rows(view, height - 4, width)
+    elif view.tried is not None:
+        body = tried_rows(view, height - 4, width)
     else:
         body = _columns(view, plan, width) if plan.right else _stacked(view, plan, width)
     body = body[: height - 4]
@@ -97,7 +100,10 @@ def _columns(view: View, plan: Plan, width: int) -> list[Row]:
         *_air(plan, 2, [*settings_rows(view, left, plan.knobs - 2), *hint_rows(view, left, plan.hint)]),
     ]
     trials = min(max(10, len(view.known.ledger) + 2), (len(first) - 3) * 2 // 3)
-    second = [BLANK, *trials_rows(view, right, trials)]
+    whole = lines_of(view, right)
+    # with what there is to say of each, as long as there is room for all of it
+    table = [*trials_rows(view, right, 1), *whole] if len(whole) < trials else trials_rows(view, right, trials)
+    second = [BLANK, *table]
     second += [BLANK] * (trials + 2 - len(second))
     card = _aged(view, card_rows(view, right, len(first) - len(second) - LOG_LEAST - 2))
     second += [*card, BLANK] if card else []

@@ -64,7 +64,9 @@ def badge(view: View) -> list[Run]:
         words += f" {shown.detail} {clock(shown.for_s)}"
     elif shown.word == "stopping" and view.known.stopping_until_s is not None:
         words += f" {clock(view.known.stopping_until_s - view.now_s)}"
-    elif shown.word in ("switching", "compiling", "rolled_back", "paused") and shown.for_s is not None:
+    elif shown.word == "compiling" and shown.for_s is not None:
+        words += f" {shown.for_s:.0f} s"
+    elif shown.word in ("switching", "rolled_back", "paused") and shown.for_s is not None:
         words += f" {clock(shown.for_s)}"
     glyph = mark.ascii if view.glyphs.plain else mark.glyph
     return [(f"{glyph} {words} ", f"bold {BADGE_STYLES.get(shown.word, 'text')} on-bar")]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from cockpit.session.actions import OUTPUT
+
 from . import dialogs
 from .about import about_rows
 from .glyphs import SETS
 from .palette import CHOICES
 from .reading import AT_REST, Reading, followed, jumped, scrolled, shifted
 from .rows import cells
+from .tried import lines_of
 from .view import SPANS_S
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class Keys:
     # ---- settings ----
     def jump(self, number: int) -> None:
         """Choose a setting by its digit."""
-        if not self._app.reading.open:
+        if not self._app.view().page:
             self._choose(number - 1, beyond=False)
 
     def up(self) -> None:
@@ -46,7 +49,7 @@ class Keys:
         self._move(1)
 
     def _move(self, by: int) -> None:
-        if self._app.reading.open:
+        if self._app.view().page:
             self.scroll(by)
         else:
             self._choose(self._app.view().cursor + by)
@@ -70,23 +73,22 @@ class Keys:
         if app.reading.open:
             app.reading = shifted(app.reading, by, max(map(cells, app.tail.lines), default=0))
             app.paint()
-        else:
+        elif app.tried is None:
             app.doing.move(by)
 
     def flip(self) -> None:
         """The other value of a switch; in the output: a page down."""
-        if self._app.reading.open:
+        if self._app.view().page:
             self.page_down()
         else:
             self._app.doing.flip()
 
     def about(self) -> None:
         """Everything about the chosen setting."""
-        app = self._app
-        if app.reading.open:
+        app, view = self._app, self._app.view()
+        if view.page:
             return
-        chosen = app.view().knobs[app.view().cursor].name if app.view().knobs else ""
-        app.chosen = chosen
+        app.chosen = view.knobs[view.cursor].name if view.knobs else ""
         app.box(lambda width, height, top: about_rows(app.view(), width, height, top), {"enter": "", "q": ""})
 
     # ---- the run ----
@@ -120,9 +122,14 @@ class Keys:
 
     # ---- the output ----
     def output(self) -> None:
-        """The training's output on the whole screen, and back."""
+        """Every trial on the whole screen, then the training's output, then the picture again."""
         app = self._app
-        app.reading = AT_REST if app.reading.open else Reading(open=True)
+        if app.reading.open:
+            app.reading = AT_REST
+        elif app.tried is None:
+            app.tried = 0
+        else:
+            app.reading, app.tried = Reading(open=True), None
         app.paint()
 
     def find(self) -> None:
@@ -173,6 +180,11 @@ class Keys:
     def scroll(self, by: int) -> None:
         """So many lines down."""
         app = self._app
+        if app.tried is not None:
+            last = len(lines_of(app.view(), app.size.width)) - app.page_lines
+            app.tried = max(0, min(app.tried + by, last))
+            app.paint()
+            return
         app.reading = scrolled(app.reading, by, app.tail.first, len(app.tail.lines), app.page_lines)
         app.paint()
 
@@ -185,7 +197,8 @@ class Keys:
         self._page(1)
 
     def _page(self, by: int) -> None:
-        self._app.open_output()
+        if self._app.tried is None:
+            self._app.open_output()
         self.scroll(by * max(1, self._app.page_lines - 1))
 
     # ---- the screen ----
@@ -222,13 +235,15 @@ class Keys:
         elif app.reading.pattern and app.reading.open:
             app.look_for("", jump=False)
         else:
-            app.reading = AT_REST
+            app.reading, app.tried = AT_REST, None
         app.paint()
 
     def help(self) -> None:
-        """The page of keys."""
-        app = self._app
-        app.box(lambda width, height, top: dialogs.help_rows(width, height, top, app.glyphs), {"question_mark": ""})
+        """The page of keys, those of the output first where that is what one sees."""
+        app, first = self._app, OUTPUT if self._app.view().page else ""
+        app.box(
+            lambda width, height, top: dialogs.help_rows(width, height, top, app.glyphs, first), {"question_mark": ""}
+        )
 
     def leave(self) -> None:
         """Leave: at once when the training has ended, else ask how."""

@@ -31,6 +31,7 @@ class Tail:
         self._kept: deque[str] = deque(maxlen=LONGEST)
         self._lines: tuple[str, ...] | None = None
         self._opened = False
+        self._gap, self._skipped = "", 0
         self.first = 0
         self.older = False
 
@@ -70,9 +71,18 @@ class Tail:
             self.older = True
             whole = whole[1:] if len(whole) > 1 else whole  # its beginning was not read
             if self._opened:
-                self._keep([f"... {skipped / 1e6:.1f} MB came too fast to be shown here: cockpit logs has them"])
+                self._skip(skipped)
         self._opened = True
         self._keep([text for line in whole if (text := clean(line.decode("utf-8", "replace"))).strip()])
+
+    def _skip(self, count: int) -> None:
+        """Say how much is left out here; several gaps with nothing between them are one."""
+        if self._kept and self._kept[-1] == self._gap:
+            self._kept.pop()
+            count += self._skipped
+        self._skipped = count
+        self._gap = f"... {count / 1e6:.1f} MB came too fast to be shown here: cockpit logs has them"
+        self._keep([self._gap])
 
     def _keep(self, found: list[str]) -> None:
         forgotten = max(0, len(self._kept) + len(found) - LONGEST)

@@ -13,8 +13,8 @@ from .reading import Reading, places
 from .rows import BLANK, Row, Run, cells, clip, cut, fit, row, spread
 from .view import View
 
-FOOTER = ("up", "follow", "find", "next", "close")
-"""Actions named at the bottom while the output has the whole screen."""
+FOOTER, OTHERS = ("up", "output", "follow", "find", "next", "close"), ("up", "output", "find", "close")
+"""Actions named at the bottom while the output, or another page, has the whole screen."""
 
 
 def log_rows(view: View, height: int, width: int) -> list[Row]:
@@ -112,4 +112,6 @@ def footer_words(view: View) -> list[tuple[str, str]]:
     """The keys of this page, as the footer shows them."""
     words = {"up": "↑↓", "next": "n N"}
     short = {"up": "scroll", "follow": "follow", "find": "find", "next": "next, previous", "close": "back"}
-    return [(words.get(name, BY_NAME[name].shown), short[name]) for name in FOOTER]
+    short["output"] = "the picture" if view.reading.open else "the output"
+    shown = FOOTER if view.reading.open else OTHERS
+    return [(words.get(name, BY_NAME[name].shown), short[name]) for name in shown]

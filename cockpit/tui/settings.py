@@ -81,7 +81,7 @@ def _next_runs(view: View, knob: KnobRow, chosen: bool, room: int) -> list[Run]:
     if chosen and not view.readonly:
         return [
             (f"{glyphs.left} {glyphs.right}", "bold key"),
-            ("" if knob.can_now else " at the next epoch", "dim"),
+            ("" if knob.can_now else " next epoch", "dim"),
         ]
     differs = knob.script is not None and knob.in_force is not None and knob.in_force != knob.script
     script = f"script {value_words(knob.script)}" if differs else ""

@@ -25,7 +25,8 @@ class View:
     """``chosen``: the knob under the cursor (empty: the first). ``link_lost_s``: since when the engine does not answer
     (None: it does). ``wanted``: values chosen with a key whose answer is still under way. ``column_s``: seconds a chart
     column. ``lines``: newest output, oldest first; the first is line ``first_line``, ``older``: there are some before.
-    ``reading``: how the output is read. ``notice``: a sentence that was just said."""
+    ``reading``: how the output is read. ``tried``: the trials have the whole screen, from this row on (None: they do
+    not). ``notice``: a sentence that was just said."""
 
     state: State | None
     now_s: float
@@ -41,6 +42,7 @@ class View:
     first_line: int = 0
     older: bool = False
     reading: Reading = AT_REST
+    tried: int | None = None
 
     @property
     def known(self) -> State:
@@ -51,6 +53,11 @@ class View:
     def knobs(self) -> tuple[KnobRow, ...]:
         """One row a knob: what can be changed first, what cannot at the end, each in the table's order."""
         return tuple(sorted(knob_rows(self.known), key=lambda knob: not knob.can))
+
+    @property
+    def page(self) -> bool:
+        """Whether something else than the picture has the whole screen."""
+        return self.reading.open or self.tried is not None
 
     @property
     def cursor(self) -> int:

@@ -100,9 +100,24 @@ def test_the_status_page_shows_knobs_trials_and_reasons() -> None:
     text = "\n".join(page(state, story.at_s))
     assert "throughput  200 samples/s" in text or "throughput  – samples/s" in text
     assert "num_workers         2 (script 0) kept" in text
-    assert "refused – there is no accelerator" in text
+    assert "refused on – there is no accelerator" in text
     lost = "\n".join(page(fold_all([ProbeLost(story.at_s, 4711)], state), story.at_s))
     assert "probe       lost" in lost
+
+
+def test_notes_and_what_was_asked_for_in_vain_stand_beside_what_is_in_force() -> None:
+    rows = (
+        knob("matmul", "highest", "high", note="no effect: this CPU"),
+        knob("autocast", "off", "off", reason="no GradScaler"),
+    )
+    state = fold_all([*beginning(setup={"matmul": "high", "autocast": "fp16"}), LoadersSeen(1001.0, (), rows)])
+    told = "\n".join(page(state, 1002.0))
+    assert "high (script highest) kept – no effect: this CPU" in told
+    assert "off (script off) refused fp16 – no GradScaler" in told
+    lines = text_of(state, 1002.0)
+    assert lines[lines.index("  in force: matmul high") + 1] == "    matmul high: no effect: this CPU"
+    missed = replace(fold_all(beginning()[:3]), probe_reason="torch has not been imported yet")
+    assert any("waiting: torch has not been imported yet" in line for line in page(missed, 1002.0))
 
 
 def test_progress_is_calm_and_tells_each_change_once() -> None:

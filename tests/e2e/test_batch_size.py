@@ -56,7 +56,6 @@ REFUSED = (
     pytest.param(Case("batch_sampler.py", DOUBLE, refusal="made the batches itself"), marks=pytest.mark.long),
     pytest.param(Case("stream_unsharded.py", DOUBLE, refusal="iterable"), marks=pytest.mark.long),
     pytest.param(Case("peek_break.py", DOUBLE, refusal="left the last epoch"), marks=pytest.mark.long),
-    pytest.param(Case("iter_next.py", DOUBLE, refusal="left the last epoch"), marks=pytest.mark.long),
     pytest.param(Case("forever.py", DOUBLE, refusal="ended before"), marks=pytest.mark.long),
     pytest.param(Case("no_loader.py", DOUBLE, refusal="no DataLoader"), marks=pytest.mark.long),
 )
@@ -92,6 +91,25 @@ def test_every_sample_is_served_once_in_batches_of_the_size_asked_for(pool: Pool
     assert tuple(trains["samples_by_epoch"]) == case.served
 
 
+SOONEST = (
+    ("--set", "batch_size=16"),
+    ("--at", "epoch:0", "batch_size=16"),
+    ("--at", "step:7", "batch_size=16"),
+    ("--at", "time:0", "batch_size=16"),
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", [Case("plain.py", options) for options in SOONEST], ids=lambda case: case.options[1])
+@runs_of
+def test_however_early_it_is_asked_for_it_lands_when_the_first_epoch_is_over(pool: Pool, case: Case) -> None:
+    under, bare = pool.result(case.under), pool.result(case.bare)
+    assert tuple(len(epoch_lines(under, case, epoch)) for epoch in range(3)) == (12, 6, 6)
+    assert epoch_lines(under, case, 0) == epoch_lines(bare, case, 0)
+    row = under.report["knobs"]["batch_size"]
+    assert (row["asked"], row["in_force"], row["state"]) in [(16, 16, "kept"), (16, 16, "settling")], row
+
+
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.trainer)
 @runs_of
 def test_where_it_is_refused_the_training_is_the_bare_one(pool: Pool, case: Case) -> None:
@@ -112,4 +130,4 @@ def test_a_loop_that_counts_its_own_steps_loses_one_epochs_half_and_gets_its_siz
     assert entry["outcome"] == "rolled_back" and entry["change"] == {"batch_size": [8, 4]}
     assert entry["reason"] == "with batches of 4 the loop saw 52 of 96 samples: 44 were not seen"
     assert under.report["knobs"]["batch_size"]["in_force"] == 8
-    assert "counts.py:11 has asked len(loader)" in under.report["knobs"]["batch_size"]["note"]
+    assert "counts.py:11 asks len(loader)" in under.report["knobs"]["batch_size"]["note"]

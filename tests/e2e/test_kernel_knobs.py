@@ -54,10 +54,24 @@ def test_refused_is_said_and_harms_nothing(state_dir: Path, tmp_path: Path) -> N
 
 
 def test_compiled_and_back(state_dir: Path, tmp_path: Path) -> None:
-    """The real inductor in the real process; the file that the script saves afterwards has the plain names."""
-    options = ("--at", "epoch:1", "compile=default", "--at", "epoch:3", "compile=off")
+    """The real inductor in the real process; the file that the script saves afterwards has the plain names.
+
+    What cannot be had from the start is refused, never queued; what was compiled stands beside its trial.
+    """
+    options = ("--set", "autocast=fp16", "--at", "epoch:1", "compile=default", "--at", "epoch:3", "compile=off")
     under = run_under(command_of(TELLS, ("5", str(tmp_path / "under.pt"))), state_dir, options)
     assert under.status == 0, under.talk
     found = lines(under.output)
     assert "float32" in found[0].split("]")[0] and "[('compiled',)" in found[1] and "compiled" not in found[4]
     assert list(torch.load(tmp_path / "under.pt")) == ["inner.weight", "inner.bias", "outer.weight", "outer.bias"]
+    told = under.report
+    asked = told["knobs"]["autocast"]
+    assert (asked["state"], asked["asked"], asked["in_force"]) == ("refused", "fp16", "off")
+    assert "GradScaler" in asked["reason"] and "autocast fp16: not applied" in under.talk
+    on, off = told["ledger"]
+    assert (on["change"], off["change"]) == ({"compile": ["off", "default"]}, {"compile": ["default", "off"]})
+    assert on["compiled"]["total_s"] > 0.1 and on["compiled"]["graphs"] >= 1 and off["compiled"] is None
+    assert told["compile"] == on["compiled"]
+    assert abs(told["phases_ms"]["compile_total"] - 1000 * told["compile"]["total_s"]) < 1
+    # compiling took most of its first epoch and is in none of its time
+    assert told["epoch_s"]["now"] is not None and told["epoch_s"]["now"] < on["compiled"]["total_s"]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,19 @@ def test_a_package_does_what_it_does_bare(tmp_path: Path) -> None:
     words = [*command_of(TRAINERS / "plain.py")[:1], "-m", "tests.trainers.as_package"]
     done, bare = run_under(words, tmp_path), run_bare(words, tmp_path)
     assert done.output == bare.output, difference(done, bare)
+
+
+@pytest.mark.long
+@jobs(Job("light_module.py", ("--at", "step:3", "num_workers=1"), (("DEVICES", "2"),)))
+@waits_for
+def test_ranks_that_a_framework_starts(pool: Pool, job: Job) -> None:
+    """Lightning runs the script once more for its second rank: both print, so lines are compared in any order."""
+    done, bare = pool.result(job), pool.result(replace(job, options=None))
+    assert done.status == bare.status == 0, done.text[-3000:]
+    assert done.final == bare.final and Counter(done.losses) == Counter(bare.losses)
+    report = report_of(done)
+    check_both_ranks(report, 18)
+    assert [entry["state"] for entry in report["ledger"]] in (["kept"], ["settling"])
 
 
 @contextmanager

@@ -174,6 +174,13 @@ def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir:
         ("z",),
         ("t",),
         ("G",),
+        ("v",),
+        ("v",),
+        ("/", "1", "Enter"),
+        ("Escape",),
+        ("Escape",),
+        ("Enter",),
+        ("Escape",),
         ("b",),
     ):
         screen.keys(*keys)

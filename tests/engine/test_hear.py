@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cockpit.engine.hear import Ears
 from cockpit.engine.told import schedule_of
+from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BlockMeasured,
     ChangeAsked,
@@ -192,3 +193,21 @@ def test_garbage_changes_nothing_and_raises_nothing(kind: str, fields: dict[str,
     room.hear(1, **{**fields, "m": kind})
     room.ears.ticks.take(1012.0)
     assert isinstance(room.state, State)
+
+
+def test_what_was_compiled_is_told_when_it_grew_and_before_the_change_that_follows() -> None:
+    room = Room()
+    room.hello(1, 11)
+    figures = {"compile_ns": 2 * 10**9, "graphs": 3, "recompiles": 1}
+    (event,) = room.hear(1, **tick(**figures))
+    assert event == CompiledSeen(1010.0, 2.0, 3, 1)
+    assert room.hear(1, **tick(**figures)) == [], "nothing new"
+    assert room.hear(1, **tick()) == [CompiledSeen(1010.0)], "an older probe does not tell"
+    room.hear(1, **tick(**figures))
+    room.state = fold_all([ChangeAsked(1010.0, "c1", {"compile": "default"})], room.state)
+    more = {"compile_ns": 5 * 10**9, "graphs": 4, "recompiles": 1}
+    told = room.hear(1, m="change", id="c1", state="applying", step=8, **more)
+    assert [type(event) for event in told] == [CompiledSeen, ChangeMoved]
+    assert room.state.compiled == CompiledSeen(1010.0, 5.0, 4, 1) and room.state.ledger[0].compiled_s is None
+    room.hear(1, **tick(compile_ns=9 * 10**9, graphs=6, recompiles=1))
+    assert (room.state.ledger[0].compiled_s, room.state.ledger[0].graphs) == (4.0, 2)

@@ -348,6 +348,19 @@ def test_scheduled_changes_are_one_trial_too() -> None:
     assert entry_of(room, "at0").state == "settling"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("named", [None, "val.py:9"])
+def test_a_rank_without_such_a_loader_is_not_waited_for(named: str | None) -> None:
+    room, (first, second) = two()
+    kinds = [{"id": "train.py:3", "role": "train", "kind": "map"}, {"id": "val.py:9", "role": "other", "kind": "map"}]
+    room.hear(0, m="loaders", loaders=kinds)
+    room.hear(1, m="loaders", loaders=kinds[:1] if named else kinds[1:])
+    ask(room, loader=named)
+    for _ in range(3):
+        first.rest()
+    assert entry_of(room).state in ("settling", "kept")  # type: ignore[union-attr]
+    assert second.value == OLD
+
+
 # ---- who there is ----
 
 

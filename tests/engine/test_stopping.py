@@ -139,6 +139,19 @@ def test_shell_is_stopped_with_the_training_that_it_runs(start) -> None:
     assert lines[-2:] == ["saving", "saved"]
 
 
+def test_training_of_a_parent_that_does_not_tell_it_is_told(start) -> None:
+    """As ``Process(target=train)``: the parent dies of its signal, the training would go on without it for ever."""
+    parent = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'cockpit.engine.scripted', *%r]))"
+    words = ["--epochs", "50", "--save-s", "1.5"]
+    run: Started = start(python(parent % (words,)), grace_s=60.0)
+    run.until("the child trains", lambda status: status["step"])
+    assert run.ask("stop")["ok"]
+    state = run.ended(30.0)
+    assert (state.exit_status, state.survivors) == (143, ())
+    lines = run.run.output.read_text().splitlines()
+    assert lines[-2:] == ["saving", "saved"], "told once: a second signal would have ended the saving"
+
+
 def test_two_runs_do_not_meet(start) -> None:
     first = start(training("child('pt_data_worker'); time.sleep(60)"))
     second = start(training("child('pt_data_worker'); time.sleep(60)"))

@@ -101,7 +101,28 @@ def test_what_it_does_is_said_before(it):
     note = row(it)["note"]
     assert row(it)["asked"] == 8
     assert "batches of 8: 4 an epoch instead of 7, the last of 2" in note
+    assert "only seen" not in note, "the last batch of an epoch had two"
     assert "effective batch ×2" in note and "test_batch_knob.py:" in note and "len(loader)" in note
+
+
+def test_a_loop_that_has_seen_one_size_only_is_said_to(it):
+    training = Training(it, loader_of(it, 24))
+    training.epoch()
+    assert "the loop has only seen batches of 4" in row(it)["note"]
+    it.ask("c1", batch_size=8)
+    training.epoch()
+    it.beat()
+    assert "only seen" not in row(it)["note"]
+
+
+def test_refused_where_another_loader_would_change_with_it(it):
+    training = Training(it)
+    DataLoader(training.loader.dataset, batch_sampler=training.loader.batch_sampler)
+    shares = DataLoader(training.loader.dataset, batch_sampler=training.loader.batch_sampler)
+    training.epoch()
+    it.ask("c1", batch_size=8)
+    training.epoch()
+    assert states(it, "c1") == ["refused"] and "same batch sampler" in reason(it, "c1") and len(list(shares)) == 6
 
 
 def test_what_is_refused_whenever_is_refused_at_once(it):

@@ -362,3 +362,17 @@ def test_what_lands_on_the_last_batch_of_an_epoch_is_reported_in_the_next(it):
     epoch(it, loader, model, optimizer)
     assert states(it, "c1") == ["applying", "settling"]
     assert last(it, "c1")["in_force"] == {"num_workers": 2}
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_what_is_in_force_already_is_not_changed_again(it, now):
+    """Asked again, with another id, while the first was landing: the engine could not know."""
+    model, optimizer = made(it)
+    loader = loader_of(it, 40)
+    epoch(it, loader, model, optimizer)
+    it.ask("c1", num_workers=1)
+    epoch(it, loader, model, optimizer, {2: lambda: it.ask("c2", now=now, num_workers=1)})
+    setting = it.recorder.setting
+    epoch(it, loader, model, optimizer)
+    assert (states(it, "c1"), states(it, "c2")) == (["applying", "settling"], ["dropped"])
+    assert it.recorder.setting is setting and setting.change == "c1"

@@ -172,6 +172,24 @@ def test_an_update_after_the_loop_does_not_count_into_the_next_epoch(it):
     assert [e["steps"] for e in it.of("epoch")] == [6, 6]
 
 
+@pytest.mark.parametrize("gap_ms", [0, 500])
+def test_a_loop_that_counts_its_batches_ends_its_last_step_before_the_boundary(it, gap_ms):
+    """Lightning: it never meets the end, and holds the old iterator until it has the new one."""
+    model, optimizer = made(it)
+    loader = loader_of(it)
+    it.probe.asks.start({"at": [{"id": "at0", "when": "epoch", "n": 1, "knobs": {"num_workers": 1}}]})
+    batches = None
+    for _ in range(2):
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            train_step(model, optimizer, next(batches))
+        it.spend(gap_ms)
+    assert [(m["state"], m["step"]) for m in it.of("change")] == [("applying", 6), ("settling", 6)]
+    marks = [mark for mark in it.recorder.done if mark.step is not None]
+    assert [mark.setting.change for mark in marks] == []  # the beat has taken them
+    assert [e["steps"] for e in it.of("epoch")] == [6]
+
+
 def test_loaders_that_take_turns_count_on(it):
     """Small pictures first, then large ones: the second loader does not begin at epoch 0."""
     model, optimizer = made(it)
@@ -202,6 +220,24 @@ def test_zipped_loaders_make_one_epoch_of_one_pass(it):
         for a, _ in zip(left, right, strict=False):
             train_step(model, optimizer, a)
     assert it.recorder.epoch == 3
+
+
+def test_a_validation_loader_whose_iterator_is_held_for_ever_is_known_as_such_at_its_second(it):
+    """Lightning looks at two validation batches before it trains: what is set from the start must not stay there."""
+    model, optimizer = made(it)
+    loader, held_out = loader_of(it), loader_of(it, 16)
+    it.probe.asks.start({"set": {"num_workers": 1}})
+    held, in_force = [], []
+    for _ in range(3):
+        held.append(iter(held_out))
+        with torch.no_grad():
+            for batch in islice(held[-1], 2):
+                model(batch)
+        in_force.append(it.probe.registry.record_of(held_out)[0].in_force.num_workers)
+        for batch in loader:
+            train_step(model, optimizer, batch)
+    assert in_force == [1, 0, 0]
+    assert list(it.roles().values()) == ["other", "train"]
 
 
 # ---- names ----

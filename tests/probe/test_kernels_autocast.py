@@ -230,7 +230,7 @@ def test_bypassed_by_the_scripts_own_compilation():
     model = net()
     kernels = control(model)
     kernels.bypassed = lambda: True
-    with pytest.raises(Refused, match="script compiles itself"):
+    with pytest.raises(Refused, match="compiled by the script"):
         kernels.land({"autocast": "bf16"})
 
 
@@ -312,7 +312,7 @@ def test_outputs_that_cannot_be_cast_are_handed_on_and_said():
     kernels = control(model)
     kernels.land({"autocast": "bf16"})
     assert model(batch()).tensor.dtype == torch.bfloat16
-    assert row(kernels, "autocast").note == "outputs partly low precision: Box is handed on as it is"
+    assert row(kernels, "autocast").note == "outputs partly bf16: Box is handed on as it is"
 
 
 # ---- pickles, copies, other ways of training ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from cockpit.probe.groups import Refused
 from cockpit.probe.kernels import batches
 from cockpit.probe.kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
+from cockpit.probe.kernels.control import Kernels
 
 ROWS = 26
 WHOLE = Facts(used_up=True)
@@ -155,15 +157,17 @@ def test_who_iterates():
     ours = os.path.dirname(batches.__file__)
     code = "def run(): return framework_of('/torch/', ours)"
 
-    def whose(path: str) -> str | None:
+    def whose(path: str, outer_path: str = "/home/me/loops.py") -> str | None:
         names = {"framework_of": framework_of, "ours": ours}
         exec(compile(code, path, "exec"), names)
         outer = {"run": names["run"]}
-        exec(compile("def main(): return run()", "/home/me/train.py", "exec"), outer)
+        exec(compile("def run_it(): return run()", outer_path, "exec"), outer)
+        exec(compile("def main(): return run_it()", "/home/me/train.py", "exec"), outer)
         return outer["main"]()
 
     assert whose("/home/me/train.py") is None
     assert whose("/v/site-packages/lightning/loops.py") == "lightning"
+    assert whose("/v/site-packages/accelerate/loader.py", "/v/site-packages/transformers/trainer.py") == "transformers"
     assert whose("/v/site-packages/tqdm/std.py") is None
     assert whose("/v/site-packages/torchtune/loops.py") == "torchtune"
     assert whose("/torch/utils/data/dataloader.py") is None
@@ -196,3 +200,26 @@ def test_what_is_dropped_is_said():
     assert "batches of 8: 3 an epoch instead of 6; 2 samples dropped instead of 2" in control.note(8, WHOLE)
     control = BatchSize(torch, loader_of())
     assert "batches of 13: 2 an epoch instead of 7, the last of 13" in control.note(13, WHOLE)
+
+
+class MadeUpGpu:
+    """Of 10 GiB, of which batches of 8 have taken 4 at the most, 1 of them for good."""
+
+    @staticmethod
+    def memory_allocated() -> int:
+        return 2**30
+
+    max_memory_allocated = staticmethod(lambda: 4 * 2**30)
+    memory_reserved = staticmethod(lambda: 5 * 2**30)
+    mem_get_info = staticmethod(lambda: (5 * 2**30, 10 * 2**30))
+
+
+def test_what_would_not_fit_into_the_gpu_is_foreseen():
+    kernels = Kernels(torch, lambda: 0, lambda: 0)
+    kernels._torch = SimpleNamespace(cuda=MadeUpGpu)
+    kernels._roots = [SimpleNamespace(alive=True, device="cuda")]
+    assert kernels.too_large(16, 8) is None, "7 of 10"
+    assert kernels.too_large(24, 8) == "batches of 24 would need about 10.0 GiB of GPU memory, and there are 10.0"
+    assert kernels.too_large(24, 24) is None, "it has carried them before"
+    kernels._roots = [SimpleNamespace(alive=True, device="cpu")]
+    assert kernels.too_large(24, 8) is None

@@ -165,6 +165,20 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
     assert epoch["wall_ns"] < 6 * 30 * 10**6 and epoch["whole"], "nor any epoch's"
 
 
+@pytest.mark.parametrize(("dtype", "word"), [(torch.bfloat16, "bfloat16 already"), (torch.float64, "in float64")])
+def test_a_row_says_beforehand_where_a_knob_has_no_effect(it, dtype, word):
+    class Low(Slow):
+        def forward(self, x):
+            return super().forward(x.to(dtype)).float()
+
+    training = Training(it, Low(it).to(dtype))
+    training.epoch()
+    row = knobs(it)["autocast"]
+    assert not row["can"] and row["reason"].startswith("no effect") and word in row["reason"]
+    assert row["in_force"] == "off" and knobs(it)["compile"]["can"]
+    assert "not numerically neutral" in knobs(it)["compile"]["note"]
+
+
 def test_an_epoch_knows_whether_it_ran_under_one_setting(it):
     training = Training(it)
     training.epoch()
@@ -211,3 +225,30 @@ def test_several_ranks_are_refused(it):
     training.epoch()
     assert changes(it) == [("c1", "refused")] and "several ranks" in it.of("change")[-1]["reason"]
     assert set(training.dtypes) == {torch.float32}
+
+
+def test_an_epochs_end_and_a_change_are_told_in_the_order_in_which_they_were(it):
+    training = Training(it)
+    training.epoch()
+    it.of("tick")
+    it.heard.clear()
+    it.ask("c1", threads=2)
+    for batch in training.loader:  # a whole epoch between two beats
+        train_step(training.model, training.optimizer, batch)
+    it.beat()
+    told = [(m["m"], m.get("state")) for m in it.heard if m["m"] in ("epoch", "change")]
+    assert told == [("change", "applying"), ("change", "settling"), ("epoch", None)]
+
+
+def test_what_was_compiled_before_a_change_is_told_before_it(it):
+    training, watch = Training(it), it.probe.kernels.watch
+    training.epoch()
+    begun = watch.begin()
+    it.spend(700)
+    watch.end(begun)
+    before = watch.found()
+    it.ask("c1", threads=2)
+    training.epoch()
+    applying, settling = it.of("change")
+    assert (applying["compile_ns"], applying["graphs"]) == before[:2] and before.total_ns >= 700 * 10**6
+    assert "compile_ns" not in settling

@@ -2,7 +2,7 @@
 
 The Trainer looks at two validation batches before it trains, and validates after each epoch. The first epoch warms up
 with a learning rate of 0: whatever happens to the kernels before its end leaves no trace in the weights.
-``ACCUMULATE=n`` accumulates gradients, ``LIMIT=n`` ends each epoch after n batches.
+``ACCUMULATE=n`` accumulates gradients, ``LIMIT=n`` ends each epoch after n batches, ``DEVICES=2`` makes two ranks.
 """
 
 import logging
@@ -58,6 +58,7 @@ seed(32)
 model = Regression()
 trainer = lightning.Trainer(
     accelerator="cpu",
+    devices=int(os.environ.get("DEVICES", "1")),
     max_epochs=EPOCHS,
     accumulate_grad_batches=ACCUMULATE,
     limit_train_batches=LIMIT,
@@ -71,4 +72,5 @@ trainer.fit(
     DataLoader(Numbers(), batch_size=BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=WORKERS > 0),
     DataLoader(Numbers(SAMPLES // 4), batch_size=BATCH),
 )
-finish(model, samples=model.samples)
+if trainer.is_global_zero:
+    finish(model, samples=model.samples)

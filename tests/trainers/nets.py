@@ -50,6 +50,19 @@ class Net(nn.Module):
         return self.outer(self.inner(x))
 
 
+class Head(nn.Module):
+    """What a second module adds to the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(1, 1)
+
+    def forward(self, x):
+        out = self.linear(x)
+        notice(out)
+        return out
+
+
 class DropNet(Net):
     def forward(self, x):
         return self.outer(nn.functional.dropout(self.inner(x), 0.1, self.training))

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from nets import (
-    CheckpointedNet, CopyNet, DropNet, MethodNet, Net, OutputNet, ReduceNet, ReentrantNet, StateNet,
+    CheckpointedNet, CopyNet, DropNet, Head, MethodNet, Net, OutputNet, ReduceNet, ReentrantNet, StateNet,
 )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ class Two(Plain):
     """Encoder and head, two optimizers, as in adversarial trainings."""
 
     def prepare(self):
-        self.head = nn.Linear(1, 1)
+        self.head = Head()
         self.second = torch.optim.SGD(self.head.parameters(), lr=0.02)
 
     def called(self, x):

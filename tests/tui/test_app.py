@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,24 @@ def test_apply_takes_the_whole_queue_unless_one_can_only_land_at_the_boundary() 
             await seat.press("a")
             await seat.until(lambda: seat.link.commands[-1][1].get("now") is True)
             assert seat.link.commands[-1][1]["knobs"] == {"num_workers": 5, "in_order": False}
+
+    run(it)
+
+
+def test_what_a_batch_size_does_besides_is_said_before_it_is_applied() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+            loader = seat.link.state.loaders[0]
+            note = "782 steps an epoch become 391; the last batch has 8 samples [/x]"
+            knobs = tuple(
+                replace(report, asked=32, note=note) if report.name == "batch_size" else report
+                for report in loader.knobs
+            )
+            seat.link.happen(LoadersSeen(seat.link.state.at_s, (replace(loader, knobs=knobs),)))
+            await seat.until(lambda: "batch_size: 782 steps an epoch become 391" in seat.text)
+            await seat.press("escape")
+            await seat.pilot.pause(0.7)
+            assert "become 391" not in seat.text, "it is said once"
 
     run(it)
 
@@ -402,5 +421,22 @@ def test_a_dump_is_shown_when_all_have_answered_and_is_data() -> None:
             assert 'File "[/b].py", line 41 in main' in seat.box and "which trains" in seat.box
             await seat.press("D")
             assert len(seat.app.screen_stack) == 1
+
+    run(it)
+
+
+def test_v_shows_all_trials_then_all_output_then_the_picture() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+            await seat.press("v")
+            assert seat.rows[3].startswith("TRIALS") and seat.rows[4].startswith("  3 persistent on")
+            await seat.press("down", "right", "space", "1", "enter", "pageup")
+            assert seat.link.commands == [] and len(seat.app.screen_stack) == 1
+            await seat.press("v")
+            assert seat.rows[3].startswith(" OUTPUT")
+            await seat.press("v")
+            assert seat.rows[3].startswith("MODEL")
+            await seat.press("v", "escape")
+            assert seat.rows[3].startswith("MODEL")
 
     run(it)

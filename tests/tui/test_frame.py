@@ -44,7 +44,7 @@ def any_view(seed: int) -> View:
         state, now_s, pick.choice(["", "unheard_of", *BY_NAME]), wanted, pick.choice([None, None, grow.number()]),
         pick.choice(list(SETS.values())), pick.random() < 0.3, pick.random() < 0.2, pick.choice(SPANS_S),
         (grow.text(), grow.text()), grow.text() if pick.random() < 0.3 else "",
-        pick.randint(0, 9), pick.random() < 0.5, any_reading(grow),
+        pick.randint(0, 9), pick.random() < 0.5, any_reading(grow), pick.choice([None, None, 0, 7, 10**6]),
     )  # fmt: skip
 
 

@@ -55,6 +55,11 @@ def test_no_read_takes_more_than_its_share(tmp_path: Path) -> None:
     tail.read()
     assert len(tail.lines) <= LONGEST + 1 and sum(map(len, tail.lines)) < 2 * FIRST_BYTES
     assert any("MB came too fast to be shown here" in line for line in tail.lines), "what is not shown is said"
+    for _ in range(3):
+        with log.open("ab") as file:
+            file.write(b"y" * 10 * READ_BYTES)
+        tail.read()
+    assert sum("MB came too fast" in line for line in tail.lines) == 1, "one gap, and not one a glance"
     for at in range(3 * LONGEST):
         with log.open("ab") as file:
             file.write(b"\nslow %d" % at)
@@ -217,10 +222,13 @@ def test_in_the_output_no_key_changes_a_setting_by_accident(tmp_path: Path) -> N
     async def it() -> None:
         async with seated(data=tmp_path) as seat:
             await seat.until(lambda: "step 99" in seat.text)
-            await seat.press("v", "up", "right", "left", "space", "3", "enter", "minus")
+            await seat.press("v", "v", "up", "right", "left", "space", "3", "enter", "minus")
             assert "OUTPUT" in seat.rows[3] and len(seat.app.screen_stack) == 1
             assert seat.link.commands == []
             assert "scroll" in seat.rows[23] and "esc back" in seat.rows[23]
+            await seat.press("question_mark")
+            assert seat.box.split("\n")[1].startswith("│  / n N"), "the keys of what one sees come first"
+            await seat.press("escape")
             await seat.press("v")
             assert seat.rows[3].startswith("MODEL")
 

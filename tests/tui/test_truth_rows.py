@@ -16,7 +16,7 @@ from cockpit.session.state import State
 from cockpit.tui.about import about_rows
 from cockpit.tui.charts import charts
 from cockpit.tui.frame import frame, step_rows
-from cockpit.tui.head import change_row, speed_row
+from cockpit.tui.head import change_row, speed_row, title_row
 from cockpit.tui.machine import loader_row, ranks_rows, why_no_probe
 from cockpit.tui.plan import plan_for
 from cockpit.tui.rows import text_of, width_of
@@ -46,9 +46,9 @@ def chart(view: View) -> list[str]:
 
 def test_the_upper_half_is_the_lead_device_and_says_so() -> None:
     rows = chart(seen(*[0.5] * 40))
-    assert rows[0].startswith("GPU    50%│") and rows[1].startswith("unverified│") and rows[2].startswith("1st of 2  │")
+    assert rows[0].startswith("GPU    50%│") and rows[1].startswith("unverified│") and rows[2].startswith("U-aaaa 1/2│")
     verified = chart(seen(*[0.5] * 40, device=replace(DEVICE, verified=True)))
-    assert verified[1].startswith("1st of 2  │")
+    assert verified[1].startswith("U-aaaa 1/2│")
 
 
 def test_what_was_not_measured_is_a_gap_and_no_zero() -> None:
@@ -189,6 +189,12 @@ def test_compiling_is_told_apart_from_every_step() -> None:
     assert "compiled" not in nothing and nothing.endswith("this training uses no GPU")
 
 
+def test_compiling_is_no_hang() -> None:
+    state, now_s = scenes.steady()
+    busy = Sampled(now_s, 0.5, state.step, state.epoch, doing="compile", doing_for_s=14.2)
+    assert text_of([title_row(View(fold(state, busy), now_s), 80)]).endswith("⚙ COMPILING 14 s")
+
+
 def test_whose_figures_these_are_and_how_each_rank_fares() -> None:
     state, now_s = scenes.two_ranks()
     view = View(state, now_s)
@@ -213,3 +219,19 @@ def test_the_reason_for_silence_is_told_where_it_is_known() -> None:
     told = why_no_probe(state, 30.0, 15.0)
     assert told[1].startswith("its command replaces PYTHONPATH") and max(map(len, told)) <= 64
     assert "\x1b" not in text_of(frame(View(state, 30.0), 80, 24))
+
+
+# ---- all trials ----
+def test_every_trial_says_in_full_why_and_on_what_it_rests() -> None:
+    state, now_s = scenes.steady()
+    reason = "the workers died at once: " + "no room left in /dev/shm " * 8
+    state = fold(state, ChangeMoved(now_s, "q1", "rolled_back", 6000, reason=reason.strip()))
+    rows = text_of(frame(View(state, now_s, tried=0), 80, 24)).split("\n")
+    assert rows[3].startswith("TRIALS") and "rolled back" in rows[4]
+    assert " ".join(" ".join(rows[5:9]).split()).startswith(reason.strip())
+    text = "\n".join(rows)
+    assert "at step 887, stood still for 84 ms, 310→685 over " in text
+    assert rows[-1].startswith(" ↑↓ scroll") and "esc back" in rows[-1]
+    assert " baseline " in text and all(len(row) <= 80 for row in rows)
+    last = text_of(frame(View(state, now_s, tried=10**9), 60, 16)).split("\n")
+    assert " baseline " in last[14] and not any(row.startswith("  3 ") for row in last), "past the end is the end"

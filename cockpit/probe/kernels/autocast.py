@@ -39,7 +39,7 @@ def inside_any(torch: Any) -> bool:
 
 
 def inside_backward(torch: Any) -> bool:
-    """Whether this thread runs a backward, where checkpointing puts a region of its own round what it computes again."""
+    """Whether this thread runs a backward, where checkpointing puts a region round what it computes again."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
@@ -112,15 +112,23 @@ class Places:
         return replacement
 
 
+def no_effect(torch: Any, module: Any) -> str | None:
+    """Why autocast changes nothing in ``module``, or None. Looks at every parameter: ask seldom."""
+    kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
+    if kinds and kinds <= {torch.bfloat16, torch.float16}:
+        return "no effect: the model itself is %s already" % " and ".join(sorted(map(_short, kinds)))
+    if torch.float64 in kinds:
+        return "no effect: the model is in float64, which autocast leaves alone"
+    return None
+
+
 def check(torch: Any, module: Any, device: str, word: str) -> None:
     """Raises Refused where ``word`` cannot or need not be had for ``module``."""
     if word == OFF:
         return
-    kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
-    if kinds and kinds <= {torch.bfloat16, torch.float16}:
-        raise Refused("no effect: the model itself is %s already" % " and ".join(sorted(map(_short, kinds))))
-    if torch.float64 in kinds:
-        raise Refused("no effect: the model is in float64, which autocast leaves alone")
+    nothing = no_effect(torch, module)
+    if nothing is not None:
+        raise Refused(nothing)
     if not torch.amp.is_autocast_available(device):
         raise Refused("torch has no autocast for %s" % device)
     if device == "cuda" and word == BF16 and not torch.cuda.is_bf16_supported(including_emulation=False):

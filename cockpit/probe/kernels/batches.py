@@ -16,19 +16,22 @@ from typing import Any, NamedTuple
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..refusals import Refusal
+from .setters import COMPILED_ONCE_MORE
 
 NOT_YET = "waits until the loop has used up the loader for one whole epoch"
 LEFT_EARLY = "the loop left the last epoch before the loader was used up: another size would change what it sees"
 ONLY_BOUNDARY = "changes at the epoch boundary"
 RANKS = "not with several ranks yet"
 ZIPPED = "several loaders make up one step: with another size of one, the loop would leave samples of another unseen"
+SHARED = "another loader of the script has its batches cut by the same batch sampler"
 OPEN = "another iterator of this loader is still open"
 
 
 class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
     epoch yet); ``framework``: whose installed code iterates it, or None; ``asked_length``: who asked ``len(loader)``;
-    ``ends_after``: a schedule that raises after its last step, in words."""
+    ``ends_after``: a schedule that raises after its last step, in words; ``shared``: its batch sampler serves another
+    loader too; ``compiled``: this process has compiled something."""
 
     used_up: bool | None
     framework: str | None = None
@@ -37,6 +40,8 @@ class Facts(NamedTuple):
     open_iterators: bool = False
     world: int = 1
     zipped: bool = False
+    shared: bool = False
+    compiled: bool = False
     ends_after: str | None = None
 
 
@@ -53,6 +58,8 @@ class BatchSize:
         self.in_force = self.largest = self.script
         self._before = self.script
         self._watched = False
+        self.uneven = False
+        """Whether the loop has been through batches of more than one size."""
         self.rows: int | None = None
         self.drops = bool(getattr(loader, "drop_last", False))
         self.look()
@@ -80,12 +87,14 @@ class BatchSize:
         return Refusal(can=True, can_now=False, reason=ONLY_BOUNDARY if facts.used_up else NOT_YET)
 
     def _never(self, facts: Facts) -> str | None:
-        if self.whole is not None:
-            return self.whole
         if facts.world > 1:
             return RANKS
         if facts.framework is not None:
             return "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
+        if self.whole is not None:
+            return self.whole
+        if facts.shared:
+            return SHARED
         return ZIPPED if facts.zipped else None
 
     def check(self, value: Value, facts: Facts) -> int:
@@ -136,8 +145,12 @@ class BatchSize:
         if unfit is not None:
             return "will be refused: %s" % unfit
         notes = [*self._epoch_words(size), self._effect_words(size)]
+        if not self.uneven and self.in_force:
+            notes.append("the loop has only seen batches of %d: one made for those alone would fail" % self.in_force)
+        if facts.compiled:
+            notes.append(COMPILED_ONCE_MORE)
         if facts.asked_length:
-            notes.append("%s has asked len(loader): what it made of it keeps the old length" % facts.asked_length)
+            notes.append("%s asks len(loader): a bar or schedule made of it keeps the old length" % facts.asked_length)
         return "; ".join(notes)
 
     def _epoch_words(self, size: int | None) -> list[str]:
@@ -177,13 +190,16 @@ class BatchSize:
 
     def ended(self, samples: int | None, used_up: bool) -> str | None:
         """An epoch under this size has ended: why it must not be kept, or None. Then the size before is back."""
+        size, rows = self.in_force, self.rows
+        if used_up and size and rows:
+            self.uneven = self.uneven or size != self._before or (not self.drops and size < rows and rows % size != 0)
         if not self._watched:
             return None
         self._watched = False
         expected = self._expected()
         if used_up and (samples is None or expected is None or samples == expected):
             return None
-        size, before = self.in_force, self._before
+        before = self._before
         self.open(before if before is not None else int(self.script or 1), watch=False)
         if samples is None or expected is None:
             return "with batches of %s the loop left the epoch before its end" % size
@@ -219,16 +235,18 @@ _FRAMEWORKS = ("lightning", "pytorch_lightning", "transformers", "accelerate", "
 
 def framework_of(torch_folder: str, ours: str) -> str | None:
     """The installed package whose code iterates the loader right now (called from ``__iter__``), or None: the
-    script's own loop. torch's and our own frames do not count, nor the package that is itself the script."""
+    script's own loop. torch's and our own frames do not count, nor the package that is itself the script. Of several
+    it is the one that the script called."""
+    found = None
     for frame in _frames_outside(ours):
         if frame.f_code.co_filename.startswith(torch_folder):
             continue
         package = _package_of(frame)
         if package is None or package == _main_package():
-            return None
+            break
         if package not in _BARS:
-            return package
-    return None
+            found = package
+    return found
 
 
 def asker_of(torch_folder: str, ours: str) -> str | None:

@@ -21,7 +21,8 @@ SETTER_KNOBS = ("matmul", "threads")
 NO_ROOT = "no module was seen called: the script compiles the whole step itself, or has not ended its first step"
 FITS = 0.9
 """Of the memory that is there, so much may be planned for: allocators lose some between their blocks."""
-BYPASSED = "the model runs inside a region that the script compiles itself"
+BYPASSED = "this region is compiled by the script: nothing outside reaches what runs in it"
+OWN_COMPILE = "compiled by the script itself"
 
 
 class Row(NamedTuple):
@@ -169,9 +170,11 @@ class Kernels:
             in_force = script
         else:
             in_force = _one(root.seen for root in roots if root.calls)
-        reason, partly = self._unreachable(), next((root.partly for root in roots if root.partly), None)
-        note = "outputs partly low precision: %s is handed on as it is" % partly if partly else None
         asked = roots[0].setting.autocast if roots else SCRIPT
+        reason, partly = self._unreachable(), next((root.partly for root in roots if root.partly), None)
+        if asked in (SCRIPT, casts.OFF):
+            reason = reason or next((root.no_effect for root in roots if root.no_effect), None)
+        note = "outputs partly %s: %s is handed on as it is" % (in_force or asked, partly) if partly else None
         if note is None and asked != SCRIPT and in_force not in (None, asked):
             note = "the script decides: its own region keeps %s" % in_force
         return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
@@ -183,7 +186,8 @@ class Kernels:
         reason = self._unreachable()
         if reason is None:
             reason = next(filter(None, (compiling.missing_compiler(root.device) for root in roots)), None)
-        notes = [] if asked in (SCRIPT, compiling.OFF) else [RANDOM]
+        notes = [OWN_COMPILE] if script == "on" else []
+        notes.append(RANDOM)
         again = sum(root.recompiles for root in roots)
         if again:
             notes.append("recompiled %d times (torch's limit is %d)" % (again, compiling.recompile_limit()))

@@ -33,6 +33,7 @@ class Landing:
         self.rows: tuple[Row, ...] = ()
         self.news = False
         kernels.bypassed = lambda: self._bypassed
+        asks.compiled = kernels.watch.found
         self._bypassed = False
         self._looked_at = 0
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
@@ -115,7 +116,7 @@ class Landing:
 
     def ride(self, ask: Any) -> None:
         """The kernel part of ``ask`` comes into force now; raises Refused, and then nothing has changed."""
-        ask.former = self._recorder.setting.change
+        ask.former, ask.compiled = self._recorder.setting.change, self.kernels.watch.found()
         before = self.kernels.land(ask.kernels)
         for name in ask.kernels:
             self._reasons.pop(name, None)

@@ -56,6 +56,8 @@ class RootKernels:
         self._tried: set[tuple[bool, bool]] = set()
         self._former = Setting()
         self.device = next((p.device.type for p in module.parameters()), "cpu")
+        self.no_effect = casts.no_effect(torch, module)
+        """Why autocast would change nothing, as found when the module was met, or asked for last."""
         self.setting = Setting()
         self.notices: deque[RolledBack] = deque()
         self.active = False
@@ -79,6 +81,7 @@ class RootKernels:
         if word == SCRIPT:
             return word
         if name == "autocast":
+            self.no_effect = casts.no_effect(self._torch, module)
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
