@@ -14,6 +14,7 @@ from typing import Any, Callable
 from . import recorder as phases
 from .epochs import Epochs
 from .place import made_by_installed_code, where
+from .preflight import weigh
 from .recorder import Recorder
 from .registry import Registry
 from .roles import Roles
@@ -201,6 +202,7 @@ class LoaderHooks:
         if not stream.batches:
             stream.record.epoch_start_ms = stream.start_ns / 1e6
             stream.first_step = recorder.steps
+            stream.record.weight = self._run("preflight", weigh, data)
         stream.batches += 1
         size = attributes.get("_cockpit_samples")
         if size is None:

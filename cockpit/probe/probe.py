@@ -25,6 +25,7 @@ from .kernels.control import Kernels
 from .kernels.landing import Landing
 from .link import Link
 from .patience import least_s
+from .preflight import Preflight
 from .pulse import PERIOD_S, Pulse
 from .recorder import SHUTDOWN, Recorder
 from .registry import Registry
@@ -63,6 +64,7 @@ class Probe:
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
+        self.preflight = Preflight(self.asks).of
         self.stacks = Stacks(self.recorder, self.registry, self.mechanism.stuck)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
@@ -82,8 +84,7 @@ class Probe:
         self.link = self._new_link()
         self.child = _is_child()
         self._said_off = 0
-        self._said_trains = False
-        self._unread = self._over = False
+        self._said_trains = self._unread = self._over = False
         self._backwards_seen = 0
         self._rows_ns = 0
 
@@ -111,7 +112,8 @@ class Probe:
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
-        return loader_message(self.registry.records.values(), self._cannot_change(), rows, self.batching.row)
+        records = self.registry.records.values()
+        return loader_message(records, self._cannot_change(), rows, self.batching.row, self.preflight)
 
     def _cannot_change(self) -> str | None:
         """Why no loader can be changed any more: a hook that this needs has failed."""
@@ -161,9 +163,9 @@ class Probe:
         elif "kernels" in self.guard.reasons:
             self.asks.give_up("the probe's own part 'kernels' has failed: %s" % self.guard.reasons["kernels"], True)
         self._gather(now)
-        stacks = self.guard.run("stacks", self.stacks.beat, now)
-        if stacks is not None:
-            self.link.say(stacks)
+        answer = self.guard.run("stacks", self.stacks.beat, now)
+        if answer is not None:
+            self.link.say(answer)
         self._exchange()
         self.hooks.look_again(now)
         if now - self._rows_ns > ROWS_NS:

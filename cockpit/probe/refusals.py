@@ -95,6 +95,9 @@ def _allowed_workers(mechanism: Mechanism, loader: Any, script: Group) -> tuple[
         return frozenset([0]), "the dataset holds an open file (%s), whose position workers would share" % held
     if script.num_workers == 0 and runs_again(loader):
         return frozenset([0]), 'workers would run the script again: it has no if __name__ == "__main__"'
+    lost = cannot_be_pickled(loader) if script.num_workers == 0 and not forks(loader) else None
+    if lost is not None:
+        return frozenset([0]), "%s, which cannot be pickled for workers that are not forked" % lost
     if loader._dataset_kind == mechanism.iterable_kind and not shards(mechanism.torch, loader):
         # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
         return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), STREAM_WHOLE
@@ -156,13 +159,38 @@ def held_file(dataset: Any) -> str | None:
     return None
 
 
-def runs_again(loader: Any) -> bool:
-    """Whether new workers are started by importing a main script that would then train once more in each."""
+def forks(loader: Any) -> bool:
+    """Whether new workers are forked: then they are given everything as it is."""
     context = getattr(loader, "multiprocessing_context", None)
     # asked so that nothing is decided: without allow_none, asking settles the method for good
     method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True)
+    return (method or multiprocessing.get_all_start_methods()[0]) == "fork"
+
+
+def cannot_be_pickled(loader: Any) -> str | None:
+    """What surely cannot be, of all that a worker is given: told by its name alone, running nothing of the script."""
+    for name in ("collate_fn", "worker_init_fn"):
+        if _is_local(getattr(loader, name)):
+            return "%s is a lambda or a function inside another" % name
+    dataset, kind = loader.dataset, type(loader.dataset)
+    own = [vars(owner) for owner in kind.__mro__[:-1]]
+    if any(name in owner for owner in own for name in ("__reduce__", "__reduce_ex__", "__getstate__")):
+        return None
+    if "<locals>" in kind.__qualname__:
+        return "the dataset's class stands inside a function"
+    found = (name for name, value in list(getattr(dataset, "__dict__", {}).items()) if _is_local(value))
+    attribute = next(found, None)
+    return None if attribute is None else "the dataset's %s is a lambda or a function inside another" % attribute
+
+
+def _is_local(thing: Any) -> bool:
+    return type(thing) is FunctionType and ("<lambda>" in thing.__qualname__ or "<locals>" in thing.__qualname__)
+
+
+def runs_again(loader: Any) -> bool:
+    """Whether new workers are started by importing a main script that would then train once more in each."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
-    if (method or multiprocessing.get_all_start_methods()[0]) == "fork" or file is None:
+    if forks(loader) or file is None:
         return False
     try:
         with open(file, "rb") as script:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ..model.knobs import LOADER_KNOBS
+from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
 from .recorder import Mark, Recorder, sums_of
 from .streams import TRAIN, LoaderRecord
 
@@ -145,6 +145,8 @@ class Ticks:
         return seen
 
 
+Foreseen = tuple[Mapping[str, Value], Optional[str]]
+Foresight = Callable[[LoaderRecord], Foreseen]
 BatchRow = Callable[[LoaderRecord, Optional[str]], dict[str, Any]]
 
 
@@ -153,18 +155,19 @@ def loader_message(
     off: str | None,
     rows: Iterable[Any] = (),
     batch_row: BatchRow | None = None,
+    foresee: Foresight = lambda record: ({}, None),
 ) -> dict[str, Any]:
     """All loaders of this process, as plain values of ``model.events.LoaderInfo``; ``off``: why none can change.
 
     ``rows`` are the knobs of the whole training, told beside them: a training without a loader has them too.
-    ``batch_row`` tells of one loader's batch size.
+    ``batch_row`` tells of one loader's batch size, ``foresee`` of what waits for its other knobs.
     """
-    loaders = [_loader(record, off, batch_row) for record in list(records) if record.iterators]
+    loaders = [_loader(record, off, batch_row, foresee(record)) for record in list(records) if record.iterators]
     return {"m": "loaders", "loaders": loaders, "kernels": [row._asdict() for row in rows]}
 
 
-def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None) -> dict[str, Any]:
-    knobs = [_knob(record, name, off) for name in LOADER_KNOBS]
+def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None, foreseen: Foreseen) -> dict[str, Any]:
+    knobs = [_knob(record, name, off, foreseen) for name in LOADER_KNOBS]
     if batch_row is not None and record.batch is not None:
         knobs.append(batch_row(record, off))
     return {
@@ -176,13 +179,19 @@ def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None) -
     }  # fmt: skip
 
 
-def _knob(record: LoaderRecord, name: str, off: str | None) -> dict[str, Any]:
+def _knob(record: LoaderRecord, name: str, off: str | None, foreseen: Foreseen) -> dict[str, Any]:
     refusal = record.refusals.get(name)
     can, can_now, reason, note = refusal or (True, record.kind == "map", None, None)
+    waiting, words = foreseen
+    if words is not None and name == next(iter(waiting)):
+        note = words if note is None else "%s; %s" % (words, note)
+    script = getattr(record.script, name, None)
+    asked = script if waiting.get(name) == SCRIPT else waiting.get(name)
     return {
-        "name": name, "script": getattr(record.script, name, None),
+        "name": name, "script": script,
         "in_force": getattr(record.in_force, name, None), "can": can and off is None,
         "can_now": can_now and off is None, "reason": off or record.reasons.get(name) or reason, "note": note,
+        "asked": asked,
     }  # fmt: skip
 
 

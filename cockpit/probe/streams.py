@@ -146,6 +146,8 @@ class LoaderRecord:
         self.refusals: Mapping[str, Any] = {}
         self.script: Any = None
         self.in_force: Any = None
+        self.weight: Any = None
+        """What a batch weighs, as ``preflight`` has found; None where not known."""
         self.workers: tuple[int, ...] = ()
         self.capacity = 0
         self.last_landing: tuple[list[Any], dict[str, Value]] | None = None

@@ -144,7 +144,7 @@ def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
 def is_answered(state: State, entry: Entry) -> bool:
     """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
     rooms = {name: BY_NAME[name].room for name in entry.asked}
-    for name in (name for name, room in rooms.items() if room == "batch"):
+    for name in (name for name, room in rooms.items() if room in ("batch", "loader")):
         loaders = [info for info in state.loaders if entry.loader == info.id] or training_loaders(state)
         for report in (report for report in _told_by(loaders) if report.name == name):
             wanted = report.script if entry.asked[name] == SCRIPT else entry.asked[name]

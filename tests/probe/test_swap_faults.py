@@ -47,6 +47,11 @@ class OnlyInWorkers(scenes.Squares):
         return super().__getitem__(index)
 
 
+class Handle(scenes.Squares):
+    def __reduce__(self) -> Any:
+        raise TypeError("a handle cannot be pickled")
+
+
 class Slow(scenes.Squares):
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.02)
@@ -211,7 +216,7 @@ def test_what_cannot_be_pickled_for_spawned_workers() -> None:
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, collate_fn=lambda rows: torch.stack(rows))
+        loader = DataLoader(Handle(), batch_size=scenes.BATCH)
         with Harness({}, {(0, 2): {"num_workers": 1}}) as harness, warnings.catch_warnings():
             warnings.simplefilter("error")  # a change that fails is told as one, not on the script's stderr
             assert serve(loader) == IN_ORDER

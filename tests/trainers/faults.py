@@ -42,7 +42,7 @@ class Faulty(Dataset):
         self.numbers = Numbers()
         self.order = []
         if fault == "unpicklable":
-            self.transform = lambda x: x
+            self.handle = NoReturn()
 
     def __len__(self):
         return len(self.numbers)
@@ -103,7 +103,7 @@ def begin_worker(_):
 
 class NoReturn:
     def __reduce__(self):
-        raise TypeError("cannot be sent back")
+        raise TypeError("cannot be pickled")
 
 
 def collate(items):

@@ -16,7 +16,7 @@ from cockpit.session.state import State
 
 
 class FakeLink:
-    """``commands``: what was asked, in order. ``refuse``: a verb to the sentence it is refused with; ``answers``: a verb
+    """``commands``: what was asked, in order. ``refuse``: a verb to its refusal; ``answers``: a verb
     to what it returns. With ``queues`` a ``set`` becomes a queued change of the state and ``drop`` withdraws it, as the
     engine would do it."""
 

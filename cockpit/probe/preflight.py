@@ -1,0 +1,196 @@
+"""What a change of a loader's settings would need, and whether the machine has it: said while the change is queued.
+
+Asked by the rows of loader knobs, in the probe's thread; ``weigh`` by the hooks, once an epoch. It forbids nothing: an
+estimate may be wrong, and a change that fails costs nothing. It must run no code of the script, and say nothing about
+what it does not know.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..model.knobs import LOADER_KNOBS, Value
+from .asks import Asks
+from .groups import Group, Refused, couple
+from .streams import TRAIN, LoaderRecord
+
+FDS_PER_WORKER = 4
+"""Descriptors that the training holds for each worker: two ends of its queue, its sentinel, one more at the start."""
+FDS_KEPT_FREE = 32
+CGROUP = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+DEEP = 4
+WIDE = 64
+
+
+class Weight(NamedTuple):
+    """One batch: bytes in tensors, and how many tensors (each takes a descriptor while it is on its way)."""
+
+    size: int
+    tensors: int
+
+
+class Machine(NamedTuple):
+    """What is left here; None where it cannot be told."""
+
+    shm_free: int | None
+    fds_left: int | None
+    memory_left: int | None
+    worker_size: int | None
+    """The largest of the workers that live now: what it holds for itself alone."""
+
+
+class Preflight:
+    """The rows of loader knobs, as far as they tell of what is queued."""
+
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
+
+    def of(self, record: LoaderRecord) -> tuple[Mapping[str, Value], str | None]:
+        """What waits for this loader's boundary, by knob, and what is to be known about it."""
+        waiting: dict[str, Value] = {}
+        for ask in list(self._asks.waiting):
+            meant = ask.loader == record.id or (ask.loader is None and record.role == TRAIN)
+            if meant and ask.due is None and record.id not in ask.done_on:
+                waiting.update({name: value for name, value in ask.knobs.items() if name in LOADER_KNOBS})
+        if not waiting or record.in_force is None or record.script is None:
+            return waiting, None
+        try:
+            group = couple(record.script, waiting, record.in_force)
+        except Refused:
+            return waiting, None
+        words = warnings(group, record.in_force, record.weight, look(record.workers))
+        return waiting, "; ".join(words) or None
+
+
+def weigh(data: Any) -> Weight | None:
+    """The weight of a batch as it was handed out; None where no tensor is found in it."""
+    found = list(_tensors(data, DEEP))
+    return Weight(sum(found), len(found)) if found else None
+
+
+def _tensors(data: Any, depth: int) -> Iterable[int]:
+    kind = type(data)
+    if (kind.__module__, kind.__name__) == ("torch", "Tensor"):
+        yield int(data.nbytes)
+    elif depth and isinstance(data, (list, tuple)):
+        for item in data[:WIDE]:
+            yield from _tensors(item, depth - 1)
+    elif depth and kind is dict:
+        for item in list(data.values())[:WIDE]:
+            yield from _tensors(item, depth - 1)
+
+
+def look(workers: Iterable[int]) -> Machine:
+    """The machine as it is now, seen from the training's process; ``workers`` are the loader's."""
+    sizes = [size for size in map(_private_bytes, workers) if size is not None]
+    return Machine(_shm_free(), _fds_left(), _memory_left(), max(sizes) if sizes else None)
+
+
+def warnings(group: Group, before: Group, weight: Weight | None, machine: Machine) -> list[str]:
+    """Sentences about what ``group`` would need and the machine does not have; none where all is well or unknown."""
+    found = (
+        _shm(group, before, weight, machine),
+        _fds(group, before, weight, machine),
+        _memory(group, before, machine),
+    )
+    return [words for words in found if words]
+
+
+def _shm(group: Group, before: Group, weight: Weight | None, machine: Machine) -> str | None:
+    if weight is None or machine.shm_free is None or group.capacity <= before.capacity:
+        return None
+    # while it is brought into force the old workers' batches lie there too, and they do already
+    needed = group.capacity * weight.size
+    if needed <= machine.shm_free:
+        return None
+    what = "%d workers × %d batches of %s" % (group.num_workers, group.prefetch_factor or 0, words_of(weight.size))
+    return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(needed), words_of(machine.shm_free))
+
+
+def _fds(group: Group, before: Group, weight: Weight | None, machine: Machine) -> str | None:
+    if machine.fds_left is None or group.num_workers <= before.num_workers:
+        return None
+    tensors = weight.tensors if weight is not None else 1
+    needed = group.num_workers * FDS_PER_WORKER + group.capacity * tensors
+    left = max(0, machine.fds_left - FDS_KEPT_FREE)
+    return "it may need %d more open files, and %d are left (ulimit -n)" % (needed, left) if needed > left else None
+
+
+def _memory(group: Group, before: Group, machine: Machine) -> str | None:
+    more = group.num_workers - before.num_workers
+    if more <= 0 or machine.worker_size is None or machine.memory_left is None:
+        return None
+    needed = more * machine.worker_size
+    if needed <= machine.memory_left:
+        return None
+    size, left = words_of(machine.worker_size), words_of(machine.memory_left)
+    return "%d more workers of %s each, and %s of memory are left" % (more, size, left)
+
+
+def words_of(size: int) -> str:
+    """Bytes as people say them."""
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return "%.0f %s" % (value, unit) if value >= 10 or unit == "B" else "%.1f %s" % (value, unit)
+
+
+def _shm_free() -> int | None:
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def _fds_left() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    try:
+        return max(0, soft - len(os.listdir("/proc/self/fd")))
+    except OSError:
+        return None
+
+
+def _memory_left() -> int | None:
+    """The least of what the machine and the job's own limit leave."""
+    fields = _fields("/proc/meminfo")
+    left = [fields["MemAvailable"] * 1024] if "MemAvailable" in fields else []
+    for limit, used in CGROUP:
+        most, now = _number("/sys/fs/cgroup/" + limit), _number("/sys/fs/cgroup/" + used)
+        if most is not None and now is not None and most < 1 << 60:
+            left.append(max(0, most - now))
+    return min(left) if left else None
+
+
+def _private_bytes(pid: int) -> int | None:
+    fields = _fields("/proc/%d/smaps_rollup" % pid)
+    known = [fields[name] * 1024 for name in ("Private_Dirty", "Private_Clean") if name in fields]
+    return sum(known) if known else None
+
+
+def _fields(path: str) -> Mapping[str, int]:
+    """``Name:  123 kB`` lines of a file of the kernel's."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return {}
+    return {line[0][:-1]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):  # "max": there is no limit
+        return None

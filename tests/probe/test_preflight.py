@@ -1,0 +1,166 @@
+"""What a queued change would need and the machine does not have; nothing is said about what is not known."""
+
+from __future__ import annotations
+
+import collections
+import multiprocessing
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from cockpit.probe.asks import Ask, Asks
+from cockpit.probe.groups import Group
+from cockpit.probe.preflight import Machine, Preflight, Weight, look, warnings, weigh, words_of
+from cockpit.probe.refusals import cannot_be_pickled, forks
+
+NONE = Group(0, None, False, False, True)
+TWO = Group(2, 2, False, False, True)
+EIGHT = Group(8, 4, False, False, True)
+PLENTY = Machine(10**12, 10**6, 10**12, 10**6)
+HEAVY = Weight(50 * 10**6, 3)
+
+
+def test_a_batch_weighs_what_its_tensors_do() -> None:
+    x, y = torch.zeros(4, 8), torch.zeros(4, dtype=torch.int64)
+    assert weigh([x, y]) == Weight(4 * 8 * 4 + 4 * 8, 2)
+    assert weigh({"x": x, "more": (y, [x])}) == Weight(2 * 128 + 32, 3)
+    assert weigh(collections.namedtuple("Pair", "x y")(x, y)) == Weight(160, 2)
+    assert weigh("text") is None and weigh([1, 2.0]) is None
+
+
+def test_a_batch_whose_attributes_are_the_scripts_code_is_not_asked() -> None:
+    class Batch:
+        @property
+        def nbytes(self) -> int:
+            raise AssertionError("the script's code has run")
+
+        shape = (3,)
+
+    assert weigh([Batch(), torch.zeros(2)]) == Weight(8, 1)
+
+
+def test_all_is_well() -> None:
+    assert warnings(EIGHT, NONE, HEAVY, PLENTY) == []
+    assert warnings(EIGHT, NONE, None, Machine(None, None, None, None)) == []
+
+
+def test_shared_memory() -> None:
+    small = PLENTY._replace(shm_free=64 * 10**6)
+    assert warnings(EIGHT, NONE, HEAVY, small) == [
+        "8 workers × 4 batches of 50 MB may need 1.6 GB of /dev/shm, and 64 MB are free"
+    ]
+    assert warnings(EIGHT, NONE, None, small) == []  # nothing is known of a batch
+    assert warnings(TWO, EIGHT, HEAVY, small) == []  # it needs less than it has now
+
+
+def test_open_files() -> None:
+    few = PLENTY._replace(fds_left=100)
+    (words,) = warnings(EIGHT, NONE, HEAVY, few)
+    assert words == "it may need 128 more open files, and 68 are left (ulimit -n)"
+    assert warnings(TWO, NONE, HEAVY, few) == []
+
+
+def test_memory() -> None:
+    tight = PLENTY._replace(memory_left=3 * 10**9, worker_size=1_200_000_000)
+    (words,) = warnings(EIGHT, TWO, HEAVY, tight)
+    assert words == "6 more workers of 1.2 GB each, and 3.0 GB of memory are left"
+    assert warnings(EIGHT, TWO, HEAVY, tight._replace(worker_size=None)) == []
+
+
+@pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1_200, "1.2 kB"), (64 * 10**6, "64 MB")])
+def test_bytes_in_words(size: int, words: str) -> None:
+    assert words_of(size) == words
+
+
+def test_the_machine_as_it_is() -> None:
+    found = look([os.getpid()])
+    assert found.worker_size is not None and found.worker_size > 10**6
+    assert found.memory_left is not None and found.shm_free is not None
+    assert look([2**22 + 1]).worker_size is None
+
+
+def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.probe.preflight.look", lambda workers: PLENTY._replace(shm_free=10**6))
+    recorder = SimpleNamespace(steps=0, epoch=0, clock=lambda: 0, due_step=-1, attention=False, awaited=False)
+    asks = Asks(recorder)  # type: ignore[arg-type]
+    record: Any = SimpleNamespace(
+        id="train.py:1", role="train", script=NONE, in_force=NONE, weight=HEAVY, workers=(), done_on=set()
+    )
+    told = Preflight(asks)
+    assert told.of(record) == ({}, None)
+    asks.waiting.append(Ask("c1", {"num_workers": 4}, False, "other.py:9"))
+    assert told.of(record) == ({}, None)
+    asks.waiting.append(Ask("c2", {"num_workers": 4, "batch_size": 8}, False, None))
+    waiting, words = told.of(record)
+    assert waiting == {"num_workers": 4}
+    assert words == "4 workers × 2 batches of 50 MB may need 400 MB of /dev/shm, and 1.0 MB are free"
+    asks.waiting.append(Ask("c3", {"in_order": False}, False, None))
+    assert told.of(record)[0] == {"num_workers": 4, "in_order": False}
+
+
+# ---- what spawned workers cannot be given ----
+
+
+class Rows(Dataset):
+    def __init__(self, transform: Any = None) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Reduced(Rows):
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+def test_what_surely_cannot_be_pickled() -> None:
+    class Local(Rows):
+        pass
+
+    assert cannot_be_pickled(DataLoader(Rows(torch.relu))) is None
+    assert cannot_be_pickled(DataLoader(TensorDataset(torch.zeros(2)))) is None
+    assert "collate_fn is a lambda" in str(cannot_be_pickled(DataLoader(Rows(), collate_fn=lambda rows: rows)))
+    assert "transform is a lambda" in str(cannot_be_pickled(DataLoader(Rows(lambda x: x))))
+    assert "inside a function" in str(cannot_be_pickled(DataLoader(Local())))
+    assert cannot_be_pickled(DataLoader(Reduced(lambda x: x))) is None  # it takes care of that itself
+
+
+def test_how_workers_would_be_started() -> None:
+    assert forks(DataLoader(Rows())) == (multiprocessing.get_start_method() == "fork")
+    assert not forks(DataLoader(Rows(), num_workers=1, multiprocessing_context="spawn"))
+
+
+def test_the_row_tells_while_the_change_is_queued(it: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.probe.preflight.look", lambda workers: PLENTY._replace(fds_left=40))
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step, x in enumerate(DataLoader(Sample(), batch_size=2)):
+        model(x).sum().backward()
+        optimizer.step()
+        if step == 3:
+            assert row(it)["asked"] is None and row(it)["note"] is None
+            it.ask("c1", num_workers=8)
+            assert (row(it)["asked"], row(it)["in_force"]) == (8, 0)
+            assert row(it)["note"] == "it may need 48 more open files, and 8 are left (ulimit -n)"
+
+
+class Sample(Dataset):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(2)
+
+
+def row(it: Any) -> dict[str, Any]:
+    """What is told of num_workers now."""
+    (loader,) = it.of("loaders")[-1]["loaders"]
+    return next(knob for knob in loader["knobs"] if knob["name"] == "num_workers")
