@@ -42,12 +42,22 @@ def address(name: str) -> tuple[str | None, str]:
     return (loader or None), knob_named(knob).name
 
 
+def is_of_no_loader(loader: str | None, knob: str) -> str | None:
+    """Why ``knob`` cannot be asked of one loader; None where it can."""
+    if loader is None or knob_named(knob).room != "kernel":
+        return None
+    return f"{knob} is a setting of the whole training and of no single loader: name it without {loader}"
+
+
 def assignment(word: str) -> Assignment:
     """``word`` as typed; raises UsageError with what was expected."""
     name, equals, text = word.partition("=")
     if not equals:
         raise UsageError(f"{word!r} is no KNOB=VALUE, as for example num_workers=4")
     loader, knob = address(name)
+    wrong = is_of_no_loader(loader, knob)
+    if wrong is not None:
+        raise UsageError(wrong)
     return Assignment(loader, knob, parse_value(knob, text))
 
 

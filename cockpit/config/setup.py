@@ -16,7 +16,7 @@ from cockpit.model.errors import StartError, UsageError
 from cockpit.model.knobs import Value, check_value, nearest, parse_value, show_value
 from cockpit.model.names import SCHEMA
 
-from .assign import Assignment, Wishes, address
+from .assign import Assignment, Wishes, address, is_of_no_loader
 
 SECTIONS = ("setup", "measured", "machine")
 
@@ -94,6 +94,10 @@ def _wish(path: Path, key: str, value: object, warnings: list[str]) -> Assignmen
         near = nearest(key.rpartition(":")[2])
         hint = f"; did you mean {near!r}?" if near else ""
         warnings.append(f"{path}: unknown knob {key!r} was not applied{hint}")
+        return None
+    wrong = is_of_no_loader(loader, knob)
+    if wrong is not None:
+        warnings.append(f"{path}: {key!r} was not applied: {wrong}")
         return None
     try:
         return Assignment(

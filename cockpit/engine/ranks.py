@@ -66,7 +66,8 @@ class Ranks:
         found = [RankInfo(p.rank, p.pid, p.step, p.wait_ms, p.samples_per_s) for p in members]
         ranks = tuple(sorted([*found, *self._gone.values()], key=lambda info: info.rank))
         every = max(TOLD_S, TOLD_S_A_RANK * len(ranks))
-        if _who(ranks) == _who(self._told) and (len(ranks) == 1 or at_s - self._told_s < every):
+        again = len(ranks) > 1 and bool(members) and at_s - self._told_s >= every
+        if _who(ranks) == _who(self._told) and not again:
             return []
         self._told, self._told_s = ranks, at_s
         return [RanksSeen(at_s, ranks, world_of(members))]

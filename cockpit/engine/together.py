@@ -80,10 +80,9 @@ class Together:
         if len(members) > 1:
             self._catch_up(members, state, at_s)
         events: list[Event] = []
+        pending = {entry.id for entry in state.ledger if entry.state in (*PENDING, "settling")}
         for trial in list(self._trials.values()):
-            entry = entry_of(state, trial.id)
-            open_still = trial.backs or (entry is not None and entry.state in (*PENDING, "settling"))
-            if trial.over is None and open_still:
+            if trial.over is None and (trial.backs or trial.id in pending):
                 events += self._weigh(trial, members, state, at_s)
         return events
 

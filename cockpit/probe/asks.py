@@ -220,6 +220,12 @@ class Asks:
             stays = "; what could not go back stays: %s" % ", ".join(failed.kept) if failed.kept else ""
             self.move(failed, "rolled_back", reason + stays)
 
+    def end(self) -> None:
+        """The process ends: nothing goes back any more, and what would have is told as it is."""
+        for ask in list(self.waiting):
+            if ask.undoes is not None:
+                self._given_back(ask, *ask.undoes, "refused")
+
     def last_words(self) -> list[dict[str, Any]]:
         """The newest message of every change, for an engine that is new or was away."""
         return [ask.last for ask in list(self.by_id.values()) if ask.last is not None]

@@ -73,6 +73,8 @@ class Changes:
             control.patience.saw(record.stream.slowest_ns / 1e9)
         if record.group is None or wanted != record.planned_for:  # its role may have come out since
             record.group, record.planned_for = self._plan_all(record, control), wanted
+        # a DataLoader made anew at a known place has run nothing yet: what its place would have given it is before
+        before = record.group if fresh and record.stream is not None else control.in_force
         landing, group = [], record.group
         for ask in asks:
             if self._is_already(ask, record):
@@ -91,7 +93,7 @@ class Changes:
                 landing.append(ask)
         asked = dict(record.asked)
         if landing:
-            self._land(landing, stream, control.in_force, group, record.stream)
+            self._land(landing, stream, before, group, record.stream)
         self._batching.open(record, landing, asked)
         self._rollbacks.at_boundary(record)
         self._plans[stream.thread] = (control, record.group)

@@ -275,6 +275,7 @@ class Probe:
         self._over, self.pulse.wanted = True, False
         self.pulse.stop(0.03)
         self.batching.closing = True
+        self.asks.end()
         if self.recorder.steps or self.link.connected:
             for record in self.registry.training():
                 stream = record.open_stream()

@@ -61,7 +61,8 @@ class Box(ModalScreen[str]):
 
     def action_answer(self, word: str) -> None:
         """Close with an answer."""
-        self.dismiss(word)
+        if self.app.screen is self:  # two keys at once answer once
+            self.dismiss(word)
 
     def action_scroll_by(self, lines: int) -> None:
         """Move what the box shows."""

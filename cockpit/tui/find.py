@@ -49,8 +49,13 @@ class Find(ModalScreen[str]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep it."""
-        self.dismiss(event.value)
+        self._close(event.value)
 
     def action_leave(self) -> None:
         """Go back to what was there."""
-        self.dismiss(None)
+        self._close(None)
+
+    def _close(self, pattern: str | None) -> None:
+        # the input tells of enter by a message: a second one may come when this screen has closed already
+        if self.app.screen is self:
+            self.dismiss(pattern)

@@ -57,11 +57,14 @@ values = {
     "choice": lambda knob: some.sampled_from(knob.choices),
 }
 knob_values = some.fixed_dictionaries({}, optional={k.name: values[k.kind](k) | some.just(SCRIPT) for k in KNOBS})
+of_loaders = some.fixed_dictionaries(
+    {}, optional={k.name: values[k.kind](k) | some.just(SCRIPT) for k in KNOBS if k.room != "kernel"}
+)
 names = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda s: s == s.strip())
 
 
 @settings(deadline=None, max_examples=60)
-@given(knob_values, some.dictionaries(names, knob_values.filter(bool), max_size=2), names)
+@given(knob_values, some.dictionaries(names, of_loaders.filter(bool), max_size=2), names)
 def test_any_setup_survives_the_file(tmp_path_factory: pytest.TempPathFactory, knobs, loaders, gpu) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.getbasetemp() / "any.toml"
     saved = SavedSetup(Wishes(knobs, loaders), machine=Machine(gpu=gpu))
@@ -213,3 +216,12 @@ def test_a_wrong_assignment_is_one_sentence(word: str) -> None:
 def test_an_address_is_a_loader_and_a_knob() -> None:
     assert address("num_workers") == (None, "num_workers")
     assert address("train.py:52:num_workers") == ("train.py:52", "num_workers")
+
+
+def test_a_setting_of_the_whole_training_is_asked_of_no_single_loader(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"threads is a setting of the whole training .* without train\.py:52"):
+        assignment("train.py:52:threads=2")
+    path = tmp_path / "it.toml"
+    path.write_text('schema = 1\n[setup]\nnum_workers = 2\n"train.py:52:autocast" = "bf16"\n')
+    read = read_setup(path)
+    assert read.wishes == Wishes({"num_workers": 2}) and "'train.py:52:autocast' was not applied" in read.warnings[0]

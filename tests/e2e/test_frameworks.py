@@ -166,8 +166,7 @@ def test_what_was_changed_and_undone_leaves_no_trace(pool: Pool, loop: Loop) -> 
     bare, changed = pool.result(loop.job("bare")), pool.result(loop.job("changed"))
     assert changed.status == 0, changed.talk + changed.text[-2000:]
     assert changed.final == bare.final
-    window = range(loop.on * loop.batches, loop.off * loop.batches)
-    assert set(losses_that_differ(changed, bare)) == {training_line(bare, index) for index in window}
+    assert losses_that_differ(changed, bare) == losses_from(bare, loop.on * loop.batches, loop.off * loop.batches)
 
 
 @EACH
@@ -251,7 +250,8 @@ def loss_of(line: str) -> float:
     return float(found[1])
 
 
-def training_line(bare: Outcome, index: int) -> int:
-    """The line of the ``index``-th batch that was trained on."""
-    lines = bare.text.splitlines()
-    return [n for n, line in enumerate(lines) if LOSS.search(line) and not line.startswith("evaluate")][index]
+def losses_from(bare: Outcome, first: int, until: int) -> list[int]:
+    """The lines with a loss from the ``first`` batch that is trained on to before the ``until``-th, evaluations too."""
+    losses = [(n, line) for n, line in enumerate(bare.text.splitlines()) if LOSS.search(line)]
+    trained = [n for n, line in losses if not line.startswith("evaluate")]
+    return [n for n, _ in losses if trained[first] <= n < trained[until]]

@@ -176,11 +176,12 @@ def test_the_screen_leaves_no_trace_in_the_training(terminal: Screen, state_dir:
         ("G",),
         ("v",),
         ("v",),
-        ("/", "1", "Enter"),
-        ("Escape",),
-        ("Escape",),
+        ("v",),
+        ("/",),
+        ("1", "Enter"),
+        ("v",),
         ("Enter",),
-        ("Escape",),
+        ("q",),
         ("b",),
     ):
         screen.keys(*keys)

@@ -46,14 +46,13 @@ class Case(NamedTuple):
 
 
 SETTERS = (("threads", 3), ("matmul", "high"))
-BYPASSED = "compiled by the script"
 CASES = (
     *(Case(way) for way in (ways.Plain, ways.Inference, ways.ScaledOff, ways.CompiledOptimizer, ways.InBackward)),
     *(Case(way) for way in (ways.CheckpointedCall, ways.Average, ways.OwnState, ways.OwnReduce)),
     *(Case(way) for way in (ways.OwnCopy, ways.Parallel, ways.Outputs, ways.Method, ways.Forward, ways.Two)),
     Case(ways.Late),
     *(Case(way, backend="aot_eager") for way in (ways.Checkpointed, ways.Reentrant)),  # "eager" computes wrongly again
-    Case(ways.Lbfgs, rel=1000.0),
+    Case(ways.Lbfgs, rel=10.0),
     Case(ways.Dropout, rel=3.0),
     Case(ways.OwnAutocast, (("autocast", "off"), ("compile", "default"))),
     Case(ways.OwnAutocastOff),
@@ -63,7 +62,7 @@ CASES = (
     Case(ways.CompiledModule, (("autocast", "bf16"), ("compile", "off"))),
     Case(ways.CompiledInPlace),
     Case(ways.CompiledInPlace, (("autocast", "bf16"), ("compile", "off"))),
-    Case(ways.CompiledStep, refused=BYPASSED),
+    Case(ways.CompiledStep, refused="the script compiles the whole step"),
 )  # fmt: skip
 
 

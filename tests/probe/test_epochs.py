@@ -322,14 +322,19 @@ def test_a_loader_that_a_package_makes_of_the_scripts_goes_by_the_scripts_line(i
 def test_what_was_asked_of_a_loader_holds_for_what_is_made_of_it(it, wrapping):
     model, optimizer = made(it)
     loader = wrapping.prepare(loader_of(it))
-    for epoch in range(4):
+    for epoch in range(5):
         if epoch == 1:
             it.ask("a", num_workers=1)
+        if epoch == 3:
+            it.ask("b", num_workers=2)
         for batch in wrapping.skip(loader, 1) if epoch == 2 else loader:
             train_step(model, optimizer, batch)
         (record,) = it.probe.registry.records.values()
-        assert record.in_force.num_workers == (epoch > 0)
-    assert [m["state"] for m in it.of("change")] == ["applying", "settling"]
+        assert record.in_force.num_workers == [0, 1, 1, 2, 2][epoch]
+    settled = it.of("change", state="settling")
+    assert [(m["before"], m["in_force"]) for m in settled] == [
+        ({"num_workers": 0}, {"num_workers": 1}), ({"num_workers": 1}, {"num_workers": 2}),
+    ]  # fmt: skip
 
 
 def test_a_script_may_share_one_batch_sampler_and_has_two_loaders_all_the_same(it):

@@ -77,6 +77,17 @@ def test_a_loader_that_cannot_change_at_once_goes_back_at_the_boundary_and_not_b
     assert "c1" not in blocks, "steps under half a change are nobody's"
 
 
+def test_where_the_training_ends_before_it_goes_back_the_part_that_stays_is_named(it):
+    training = Training(it, Stream(it, 40))
+    training.epoch()
+    it.ask("c1", num_workers=1, autocast="bf16")
+    training.epoch()
+    it.probe.at_exit()
+    last = it.heard[-1] if it.heard[-1]["m"] == "change" else it.of("change")[-1]
+    assert last["state"] == "rolled_back" and "stays: num_workers of test_mixed_changes.py" in last["reason"]
+    assert last["in_force"]["num_workers"] == 1
+
+
 def test_what_a_later_change_has_taken_over_stays(it):
     training = Training(it, Rows(it, 60))
     training.epoch()

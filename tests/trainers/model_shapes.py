@@ -1,6 +1,6 @@
 """One of the ways in ways.py, trained: each step's loss and what it noticed, files and copies made on the way.
 
-``train WAY STEPS FOLDER`` trains STEPS steps, then starts over from the first weights and does twelve more.
+``train WAY STEPS FOLDER`` trains STEPS steps, then starts over from the first weights for one more epoch.
 ``load`` is another process that knows nothing of the first: it loads what was saved in each folder that it reads on
 stdin, and trains it on.
 """
@@ -17,7 +17,7 @@ from nets import SEEN
 from torch.utils.data import DataLoader
 from toy import Numbers, digest, seed
 
-AGAIN = 12
+SAMPLES = 88
 SAVE_EVERY = 9
 
 
@@ -50,7 +50,7 @@ def train(way, steps, folder):
     seed(3)
     training = way()
     start, facts, copies = training.state(), [], {}
-    loader = DataLoader(Numbers(), batch_size=8, shuffle=True)
+    loader = DataLoader(Numbers(SAMPLES), batch_size=8, shuffle=True)
     while len(facts) < steps:
         for x, y in loader:
             loss = training.step(x, y)
@@ -65,7 +65,7 @@ def train(way, steps, folder):
         facts[-1] += (training.evaluate(x),)
     training.load(start)
     seed(4)
-    again = [training.step(x, y) for x, y in loader][:AGAIN]
+    again = [training.step(x, y) for x, y in loader]
     weights = [digest(value.numpy().tobytes()) for value in training.model.state_dict().values()]
     after = {
         "again": again,

@@ -157,7 +157,7 @@ class InBackward(Plain):
 
 class Lbfgs(Plain):
     def prepare(self):
-        self.optimizer = torch.optim.LBFGS(self.model.parameters(), lr=0.1, max_iter=3)
+        self.optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3, line_search_fn="strong_wolfe")
 
     def step(self, x, y):
         def closure():

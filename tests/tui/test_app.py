@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from tui.fake_link import FakeLink
 
 from cockpit.model.events import ChangeMoved, LoadersSeen, OutputSeen, TrainingEnded
 from cockpit.model.stacks import StackPart, StacksSeen
+from cockpit.session.actions import ACTIONS, IN_LEAVE
 from cockpit.session.state import State
 from cockpit.tui.cockpit import Cockpit
 from cockpit.tui.rows import text_of
@@ -335,8 +337,6 @@ def test_saving_shows_path_and_difference_first(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_action_of_the_table_has_a_handler_and_a_line_in_help() -> None:
-    from cockpit.session.actions import ACTIONS, IN_LEAVE
-
     async def it() -> None:
         async with seated(size=(100, 40)) as seat:
             for action in ACTIONS:
@@ -440,3 +440,35 @@ def test_v_shows_all_trials_then_all_output_then_the_picture() -> None:
             assert seat.rows[3].startswith("MODEL")
 
     run(it)
+
+
+KEYS = sorted({key for action in ACTIONS for key in action.keys} - {"ctrl+c", "ctrl+z"} | set("xy1") | {"backspace"})
+
+
+def wander(seed: int, presses: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any keys in any order, several at once: the picture stays whole, and only ``q d`` would leave it."""
+    monkeypatch.chdir(folder)
+    (folder / "output.log").write_text("x 1\nsome words\n" * 30)
+    pick = random.Random(seed)
+
+    async def it() -> None:
+        async with seated(data=folder) as seat:
+            for _ in range(presses // 4):
+                await seat.press(*(key for key in pick.choices(KEYS, k=4) if key != "d"))
+                assert seat.app.return_code in (None, 0) and seat.app.return_value is None
+                assert len(seat.rows) == 24 and len(seat.app.screen_stack) <= 2
+            while len(seat.app.screen_stack) > 1:
+                await seat.press("escape")
+            await seat.until(lambda: "samples/s" in seat.rows[1])
+
+    run(it)
+
+
+def test_any_keys_in_any_order_leave_the_screen_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wander(1, 120, tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_any_keys_in_any_order_long(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wander(seed, 600, tmp_path, monkeypatch)

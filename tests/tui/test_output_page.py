@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.widgets import Input
 from tui import scenes
 from tui.test_app import run, seated
 
@@ -212,6 +214,21 @@ def test_esc_while_typing_goes_back_and_keys_work_again(tmp_path: Path) -> None:
             assert "nothing is looked for" in seat.text
             await seat.press("right")
             await seat.until(lambda: bool(seat.link.commands), "a setting changes again")
+
+    run(it)
+
+
+def test_enter_twice_at_once_closes_the_line_once(tmp_path: Path) -> None:
+    (tmp_path / "output.log").write_text("alpha\nbeta\n")
+
+    async def it() -> None:
+        async with seated(data=tmp_path) as seat:
+            await seat.press("slash", "a")
+            line = seat.app.screen.query_one(Input)
+            await asyncio.gather(line.action_submit(), line.action_submit())
+            await seat.until(lambda: len(seat.app.screen_stack) == 1, "the line closed")
+            await seat.pilot.pause(0.2)
+            assert seat.app.return_code in (None, 0) and "find a" in seat.rows[3]
 
     run(it)
 
