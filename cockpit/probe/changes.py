@@ -69,8 +69,6 @@ class Changes:
         if not asks and record.group is None and not wanted:
             return
         control = self._control(record, loader)
-        if record.stream is not None:
-            control.patience.saw(record.stream.slowest_ns / 1e9)
         if record.group is None or wanted != record.planned_for:  # its role may have come out since
             record.group, record.planned_for = self._plan_all(record, control), wanted
         # a DataLoader made anew at a known place has run nothing yet: what its place would have given it is before
@@ -150,7 +148,6 @@ class Changes:
     def _swap(self, asks: list[Ask], stream: Stream, iterator: Any, control: Any) -> bool:
         """Whether to ask again at the next batch: the last swap still drains."""
         record, recorder = stream.record, self._recorder
-        control.patience.saw(stream.slowest_ns / 1e9)
         landing, group = [], record.group or control.in_force
         for ask in asks:
             if self._is_already(ask, record):

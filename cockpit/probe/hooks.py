@@ -175,6 +175,8 @@ class LoaderHooks:
         start = spent
         if spent > stream.slowest_ns and "_cockpit_samples" not in attributes:
             stream.slowest_ns = spent
+            if stream.control is not None:
+                stream.control.patience.saw(spent / 1e9)
         # taken at the first batch too, where all is start: what it built is not the second one's
         stalled = self.stall_of(iterator) if "_cockpit_samples" in attributes else 0
         if stream.batches and error is None:

@@ -163,8 +163,7 @@ class Probe:
         elif "kernels" in self.guard.reasons:
             self.asks.give_up("the probe's own part 'kernels' has failed: %s" % self.guard.reasons["kernels"], True)
         self._gather(now)
-        answer = self.guard.run("stacks", self.stacks.beat, now)
-        if answer is not None:
+        if (answer := self.guard.run("stacks", self.stacks.beat, now)) is not None:
             self.link.say(answer)
         self._exchange()
         self.hooks.look_again(now)

@@ -95,7 +95,7 @@ FAULTS = (
     Fault("raise-late-odd", "fails in workers only", "… the same, long after the change", "Odd: late.bin"),
     Fault("raise-init", "fails in workers only", "`worker_init_fn` raises", "no licence for a worker"),
     Fault("raise-collate", "fails in workers only", "`collate_fn` raises", "needs the main process"),
-    Fault("unpicklable", "cannot be started", "the dataset cannot be pickled for spawn", "cannot be pickled", alone=True),
+    Fault("unpicklable", "cannot be started", "a dataset that spawn cannot pickle", "cannot be pickled", alone=True),
     Fault("fork", "cannot be started", "no more processes", "Resource temporarily unavailable"),
     Fault("fork-second", "cannot be started", "… after the first worker", "Resource temporarily unavailable"),
     Fault("descriptors", "runs out", "too many open files as workers start", "Too many open files"),
