@@ -43,7 +43,9 @@ class Stacks:
             return
         self._id, self._beats = str(message.get("id")), 0
         ours = self._stuck.pids()
-        known = [pid for record in list(self._registry.records.values()) for pid in record.workers]
+        # what the records know is a second old: an epoch may have ended since
+        told = [pid for record in list(self._registry.records.values()) for pid in record.workers]
+        known = [pid for pid in told if os.path.exists("/proc/%d" % pid)]
         self._questions = [question(pid, pid in ours) for pid in sorted({*ours, *known})]
 
     def beat(self, now_ns: int) -> dict[str, Any] | None:

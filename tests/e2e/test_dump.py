@@ -13,7 +13,7 @@ from support.bare import command_of
 from support.outcome import TRAINERS
 from support.under import ask, detached, status, wait_until
 
-LONG = {"EPOCHS": "200", "PAUSE_S": "0.05"}
+LONG = {"EPOCHS": "20", "SAMPLES": "4000", "PAUSE_S": "0.05"}
 
 
 def dump(scratch: Path, expect: int = 0) -> dict[str, Any]:

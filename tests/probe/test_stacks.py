@@ -90,6 +90,10 @@ def test_a_worker_of_the_script_is_never_signalled(sleeper: int) -> None:
     os.kill(sleeper, 0)
 
 
+def test_a_worker_that_has_ended_meanwhile_is_not_told_of() -> None:
+    assert not any(title.startswith("worker") for title, _ in asked_beside(stacks(workers=(2**22 + 1,)))["parts"])
+
+
 def test_a_worker_that_cannot_answer_is_not_signalled_either(sleeper: int) -> None:
     title, lines = question(sleeper, ours=True).answer()
     assert "cannot be asked" in str(title) and lines == []
