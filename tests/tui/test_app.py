@@ -416,7 +416,8 @@ def test_a_dump_is_shown_when_all_have_answered_and_is_data() -> None:
             await seat.until(lambda: ("dump", {}) in seat.link.commands)
             part = StackPart("thread MainThread (4711), which trains", ('File "[/b].py", line 41 in \x1b[31mmain',))
             seat.link.happen(StacksSeen(seat.link.state.at_s, "d1", 4711, (part,)))
-            await seat.until(lambda: len(seat.app.screen_stack) > 1 and seat.box != "")
+            await seat.until(lambda: len(seat.app.screen_stack) > 1 and bool(seat.app.screen.query("Canvas")))
+            await seat.until(lambda: seat.box != "")
             assert 'File "[/b].py", line 41 in main' in seat.box and "which trains" in seat.box
             await seat.press("D")
             assert len(seat.app.screen_stack) == 1
