@@ -5,7 +5,7 @@ Says which events to make and what to tell the probes, or raises a CockpitError 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,7 +148,7 @@ def _withdraw(old: list[Entry], at_s: float) -> tuple[tuple[Event, ...], tuple[M
     return events, tuple(drop_message(entry.id) for entry in old)
 
 
-def _check_ranks(state: State, knobs: Iterable[str]) -> None:
+def _check_ranks(state: State, knobs: Mapping[str, Value]) -> None:
     reason = not_yet(state, knobs)
     if reason is not None:
         raise CockpitError(reason)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
-from cockpit.session.ranks import NOT_YET
+from cockpit.session.ranks import NOT_YET, refusal
 from cockpit.session.state import Entry, State
 from cockpit.session.trials import PENDING, entry_of
 
@@ -101,6 +101,11 @@ class Together:
         members = concerned(members, asked.loader if asked is not None else None)
         words = [(probe, trial.words.get(probe.pid)) for probe in members]
         has = any(word is not None and word.state in HAS for _, word in words)
+        never = _never(asked) if len(members) > 1 else None
+        if never is not None and has:
+            # processes that know nothing of each other took it (from start.json, or before the second one trained)
+            first = next(word for _, word in words if word is not None and word.state in HAS)
+            return self._fail(trial, None, replace(first, state="refused", reason=never), members, entry, at_s)
         for probe, word in words:
             if word is not None and (word.state in FAILED or (word.state == "dropped" and has)):
                 return self._fail(trial, probe, word, members, entry, at_s)
@@ -127,9 +132,15 @@ class Together:
         return len(self._met) < (world_of(members) or 1) and at_s - newest_s < PATIENCE_S
 
     def _fail(
-        self, trial: Trial, failed: Probe, word: ChangeMoved, members: Sequence[Probe], entry: Entry | None, at_s: float
+        self,
+        trial: Trial,
+        failed: Probe | None,
+        word: ChangeMoved,
+        members: Sequence[Probe],
+        entry: Entry | None,
+        at_s: float,
     ) -> list[Event]:
-        """One cannot have it: nobody keeps it."""
+        """``failed`` cannot have it, or several ranks cannot (None): nobody keeps it."""
         for probe in members:
             theirs = trial.words.get(probe.pid)
             if probe is failed or probe.pid in trial.backs:
@@ -140,7 +151,7 @@ class Together:
             elif theirs is not None and theirs.state in HAS:
                 self._ask_back(trial, probe, theirs, entry)
         reason = "taken back before every rank had it" if word.state == "dropped" else word.reason
-        if len(members) > 1 and word.state != "dropped" and NOT_YET not in (reason or ""):
+        if failed is not None and len(members) > 1 and word.state != "dropped" and NOT_YET not in (reason or ""):
             reason = f"{failed.name}: {reason}"
         if trial.over is not None:
             return []
@@ -195,6 +206,12 @@ class Together:
             oldest = self._trials.pop(next(iter(self._trials)))
             for back in oldest.backs.values():
                 self._back.pop(back, None)
+
+
+def _never(asked: ChangeAsked | Entry | None) -> str | None:
+    if asked is None:
+        return None
+    return refusal(asked.knobs if isinstance(asked, ChangeAsked) else asked.asked)
 
 
 def concerned(members: Sequence[Probe], loader: str | None) -> Sequence[Probe]:

@@ -70,6 +70,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         if traced is not None:
             recorder.is_traced = traced
             guard.codes.append(traced.__code__)
+        recorder.has_optimizer = functools.partial(_ever_made, module.Optimizer)
         module.register_optimizer_step_pre_hook(recorder.before_optimizer_step)
         module.register_optimizer_step_post_hook(recorder.after_optimizer_step)
 
@@ -100,6 +101,17 @@ def install(torch: Any) -> Probe | None:
     if not probe.child:
         probe.guard.run("link", probe.link.pump)
     return probe
+
+
+def _ever_made(optimizer: Any) -> bool:
+    """Whether an optimizer of any class was made: each class's ``step`` is wrapped when its first one is."""
+    todo = [optimizer]
+    while todo:
+        kind = todo.pop()
+        if getattr(getattr(kind, "step", None), "hooked", False):
+            return True
+        todo.extend(type.__subclasses__(kind))
+    return False
 
 
 def _unseen_by_dynamo(torch: Any, codes: list[CodeType]) -> None:

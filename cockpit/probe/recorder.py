@@ -17,7 +17,7 @@ LOADER, LOADER_START, FORWARD, BACKWARD, OPTIMIZER, OTHER, SAVE, SHUTDOWN = (
 KEPT = 4096
 PROVISIONAL = 32
 PROVISIONAL_NS = 20_000_000_000
-"""Without any optimizer step seen, so many backwards are waited for, or so long, before each is an update."""
+"""With an optimizer that was made and never stepped, so many backwards are waited for, or so long."""
 
 
 class Setting(NamedTuple):
@@ -63,6 +63,8 @@ class Recorder:
     def __init__(self, clock: Callable[[], int], is_compiling: Callable[[], bool]) -> None:
         self.clock = clock
         self.is_compiling = self.is_traced = is_compiling
+        self.has_optimizer: Callable[[], bool] = lambda: True
+        """Whether any of torch's optimizers was ever made: only then is a first step of one worth waiting for."""
         self.ident = threading.get_ident
         self.on_step: Callable[[], None] = lambda: None
         self.done: deque[Mark] = deque(maxlen=KEPT)
@@ -170,7 +172,8 @@ class Recorder:
         else:
             self.provisional.append(mark)
             waited_ns = mark.t_ns - self.provisional[0].t_ns
-            if len(self.provisional) >= PROVISIONAL or waited_ns > PROVISIONAL_NS:
+            enough = len(self.provisional) >= PROVISIONAL or waited_ns > PROVISIONAL_NS
+            if enough or not self.has_optimizer():
                 self.decide_own_optimizer()
         if self.awaited:
             self.on_step()

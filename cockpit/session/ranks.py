@@ -6,11 +6,11 @@ there is nothing to say, and nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cockpit.model.knobs import BY_NAME
+from cockpit.model.knobs import BY_NAME, SCRIPT, Value
 from cockpit.model.ranks import RankInfo, RanksSeen
 
 from .state import State
@@ -24,10 +24,17 @@ def several(state: State) -> bool:
     return len(alive) > 1 or any((rank.world or 1) > 1 for rank in state.ranks)
 
 
-def not_yet(state: State, knobs: Iterable[str]) -> str | None:
-    """Why these knobs cannot be asked for in this run; None where they can."""
-    others = [name for name in knobs if name in BY_NAME and BY_NAME[name].room != "loader"]
-    return f"{', '.join(others)}: {NOT_YET}" if others and several(state) else None
+def not_yet(state: State, knobs: Mapping[str, Value]) -> str | None:
+    """Why these values cannot be asked for in this run; None where they can."""
+    return refusal(knobs) if several(state) else None
+
+
+def refusal(knobs: Mapping[str, Value]) -> str | None:
+    """What several ranks cannot take of ``knobs``: all but the loader's. The way back to the script is always open."""
+    others = [
+        name for name, value in knobs.items() if name in BY_NAME and BY_NAME[name].room != "loader" and value != SCRIPT
+    ]
+    return f"{', '.join(others)}: {NOT_YET}" if others else None
 
 
 def headline(state: State) -> str | None:

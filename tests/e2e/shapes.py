@@ -123,7 +123,8 @@ SHAPES = (
     Shape("read_ahead.py", (train(),), change=ONE_BOUNDARY, landed=(11,), in_force=2),
     Shape("gan.py", (train(),), optimizer_steps=72, change=BOUNDARY_FIRST, landed=(12, 29)),
     Shape("no_loader.py", change=ONE_BOUNDARY, landed=(None,), in_force=None, refusal="no DataLoader was seen"),
-    Shape("own_optimizer.py", (train(),), change=BOUNDARY_FIRST, landed=(12, 29)),
+    Shape("own_optimizer.py", (train(),)),
+    Shape("by_hand.py", change=("--at", "step:3", "threads=2"), landed=(3,), in_force=None),
     # neither optimizer nor backward: what trains cannot be told, and that is what is said
     Shape(
         "functional.py",

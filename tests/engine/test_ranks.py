@@ -486,6 +486,28 @@ def test_where_ranks_differ_that_is_said_instead_of_a_figure() -> None:
     assert status_of(room.state, room.at_s)["knobs"]["num_workers"]["in_force"] == 2
 
 
+def test_what_processes_took_that_know_nothing_of_each_other_comes_back_from_both() -> None:
+    """Each read the schedule before anybody knew that there are several."""
+    room, _ = two()
+    room.ears.schedule["at0"] = ChangeAsked(0.0, "at0", {"autocast": "bf16"}, True, None, "schedule")
+    word = {"m": "change", "id": "at0", "state": "settling", "step": 3, "stall_ms": 0.0, "drain": 0, "capacity": 0}
+    for key in (0, 1):
+        room.hear(key, **word, before={"autocast": "script"}, in_force={"autocast": "bf16"}, reason=None)
+    back = {key: [told for told in room.sent[key] if told["m"] == "ask"][-1] for key in (0, 1)}
+    assert [told["knobs"] for told in back.values()] == [{"autocast": "script"}] * 2
+    assert room.state.ledger[-1].state == "applying"
+    for key, told in back.items():
+        room.hear(key, **{**word, "id": told["id"]}, before={"autocast": "bf16"}, in_force={"autocast": "off"})
+    (entry,) = room.state.ledger
+    assert entry.state == "rolled_back" and entry.reason == "autocast: not with several ranks yet"
+
+
+def test_the_way_back_to_the_script_is_open_to_several_ranks() -> None:
+    room, _ = two()
+    look(room)
+    assert changes.ask(room.state, room.at_s, "c1", {"threads": "script"}).result == {"id": "c1"}
+
+
 @pytest.mark.parametrize("world", [None, 2])
 def test_knobs_of_the_whole_training_are_greyed_out(world: int | None) -> None:
     room, _ = two(world)

@@ -77,8 +77,9 @@ class Kernels:
 
     def plan(self, asked: Mapping[str, Value]) -> None:
         """Raises Refused where one of ``asked`` cannot be had; changes nothing."""
-        if self.world() > 1:
-            raise Refused("%s: not with several ranks yet" % ", ".join(asked))
+        wanted = [name for name, value in asked.items() if value != SCRIPT]
+        if wanted and self.world() > 1:
+            raise Refused("%s: not with several ranks yet" % ", ".join(wanted))
         for name, value in asked.items():
             if name in self.setters:
                 self.setters[name].value_of(value)
