@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from support.bare import clean_env
 from support.events import beginning
+from support.faults import FAULTS
+from support.wrong import ROWS, table
 
 from cockpit.cli.launch_words import moment
 from cockpit.cli.verbs import VERBS, verb_named
@@ -101,6 +103,18 @@ def test_the_keys_it_promises_are_in_the_report() -> None:
     listed = re.sub(r"\([^)]*\)", "", promised.split("rely on:")[1].split("`cockpit report")[0])
     assert set(re.findall(r"`(\w+)`", listed)) <= set(told)
     assert set(re.findall(r"`(\w+)`", summary)) <= set(told["summary"])
+
+
+def test_what_can_go_wrong_is_the_table_that_the_tests_are_named_in() -> None:
+    assert table() in README, "print it with: python tests/support/wrong.py"
+    struck = [name for row in ROWS for name in row.faults]
+    assert sorted(struck) == sorted(fault.name for fault in FAULTS), "each fault stands in one row"
+    for row in ROWS:
+        assert row.faults or row.tests, row.words
+        for test in row.tests:
+            path, _, name = test.partition("::")
+            assert re.search(rf"^(async )?def {name}\(", (REPO / path).read_text(), re.MULTILINE), test
+    assert len(FAULTS) >= 30 and len(ROWS) <= 25
 
 
 def test_links_lead_somewhere() -> None:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 
-from .runs import STATE_DIR, ask, find, name_in
+from cockpit.model.errors import CockpitError, UsageError
+
+from .runs import STATE_DIR, ask, find, has_ended, name_in
 from .verbs import Verb
+from .waiting import wait_for
 from .words import Option, Words
 
-OPTIONS: tuple[Option, ...] = (Option("--json", "the engine's answer as one JSON object"), STATE_DIR)
+OPTIONS: tuple[Option, ...] = (
+    Option("--json", "the engine's answer as one JSON object"),
+    Option("--wait", "of undo and redo: return when it is kept (status 0) or not (1); prints the ledger's line"),
+    STATE_DIR,
+)
+CHANGES = ("undo", "redo")
+"""Those that ask for a change, with all that may become of one."""
 
 DONE = {
     "undo": "asked: the newest change is taken back",
@@ -21,6 +30,12 @@ DONE = {
 def call(verb: Verb, words: Words) -> int:
     """Ask, and say in a few words what will happen; raises CockpitError with the engine's reason."""
     run = find(name_in(verb, words), words)
+    if words.has("--wait"):
+        if verb.name not in CHANGES:
+            raise UsageError(f"{verb.name} is done at once: there is nothing to --wait for")
+        if has_ended(run):
+            raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
+        return wait_for(run, [(verb.name, {})])
     result = ask(run, verb.name)
     print(json.dumps(result) if words.has("--json") else f"{run.name}: {DONE[verb.name]}")
     return 0

@@ -20,6 +20,8 @@ from cockpit.session.status import RECENT_BLOCKS, live_rate
 CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
 """Up to so many seconds after the start, a line every so many seconds."""
 GONE_S = 5.0
+MOVES = {"settling": "in force, measuring", "rolled_back": "rolled back"}
+"""States of a change whose names say too little."""
 
 
 class Progress:
@@ -70,13 +72,15 @@ class Progress:
         self._entries[entry.id] = entry.state
         if entry.state == "applying":
             return None
-        word = {"settling": "in force, measuring", "rolled_back": "rolled back"}.get(entry.state, entry.state)
+        word = MOVES.get(entry.state, entry.state)
         parts = [f"{words_of(entry)}: {word}"]
         if entry.state == "kept":
             parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
             parts.append(compiled.words(entry.compiled_s, entry.graphs, entry.recompiles))
         if entry.reason:
             parts.append(entry.reason)
+        if entry.state == "rolled_back" and entry.stall_ms is not None:
+            parts.append(f"stood still for {entry.stall_ms:.0f} ms")
         return ", ".join(part for part in parts if part)
 
 

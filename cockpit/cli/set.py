@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -14,14 +13,13 @@ from cockpit.config.setup import words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import BATCH_KNOBS, Value
 from cockpit.session.knobs import is_answered
-from cockpit.session.state import State
-from cockpit.session.status import found_of, ledger_line, rounded
+from cockpit.session.status import found_of
 from cockpit.session.trials import entry_of
 from cockpit.session.trials import words_of as change_words
 
-from .follow import Following
 from .runs import STATE_DIR, Run, ask, find, has_ended, state_of
 from .verbs import Verb
+from .waiting import wait_for
 from .words import Option, Words
 
 OPTIONS: tuple[Option, ...] = (
@@ -32,7 +30,6 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 PATIENCE_S, LOOK_S = 2.0, 0.1
-OVER = ("kept", "rolled_back", "refused", "reverted")
 
 
 def call(verb: Verb, words: Words) -> int:
@@ -47,9 +44,7 @@ def call(verb: Verb, words: Words) -> int:
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
     if words.has("--wait"):
-        lines = asyncio.run(_ask_and_wait(run, wanted, now=words.has("--now")))
-        print("\n".join(json.dumps(line) for line in lines))
-        return 0 if all(line["outcome"] == "kept" for line in lines) else 1
+        return wait_for(run, [("set", args) for args in _commands(wanted, now=words.has("--now"))])
     answers = [ask(run, "set", **args) for args in _commands(wanted, now=words.has("--now"))]
     if words.has("--json"):
         print("\n".join(json.dumps(answer) for answer in answers))
@@ -71,8 +66,12 @@ def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         state = state_of(run)
         entries = [entry for change in ids if (entry := entry_of(state, change))]
         found = {name: one for entry in entries for name, one in found_of(state, entry).items()}
-        notes = {name: one["note"] for name, one in found.items() if one["note"]}
-        # what a batch size does is worked out by the training itself, at its next beat
+        notes: dict[str, str] = {name: one["note"] for name, one in found.items() if one["note"]}
+        for entry in entries:
+            # rows fall silent once the change has landed
+            if entry.note is not None and not any(entry.note in told for told in notes.values()):
+                notes[change_words(entry)] = entry.note
+        # what a change would need or do is worked out by the training itself, at its next beat
         late = [entry for entry in entries if entry.state == "queued" and not is_answered(state, entry)]
         if not late or time.monotonic() > until_s:
             over = [entry for entry in entries if entry.state == "refused"]
@@ -86,45 +85,3 @@ def _commands(wanted: Wishes, *, now: bool) -> list[dict[str, Any]]:
     targets: list[tuple[str | None, Mapping[str, Value]]] = [(None, wanted.knobs)] if wanted.knobs else []
     targets += list(wanted.loaders.items())
     return [{"knobs": dict(knobs), "now": now, "loader": loader} for loader, knobs in targets]
-
-
-async def _ask_and_wait(run: Run, wanted: Wishes, *, now: bool) -> list[dict[str, Any]]:
-    following, ids = Following(run), list[str]()
-    last: dict[str, dict[str, Any]] = {}
-    try:
-        async for state in following.states():
-            if not ids:
-                if following.link is None:
-                    raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
-                for args in _commands(wanted, now=now):
-                    ids.append((await following.link.command("set", **args))["id"])
-                continue
-            if _all_over(state, ids, last):
-                break
-    finally:
-        await following.close()
-    return [last.get(change) or _gone(change, "the training ended first") for change in ids]
-
-
-def _all_over(state: State, ids: list[str], last: dict[str, dict[str, Any]]) -> bool:
-    """Whether every change has an outcome; remembers the newest line of each in ``last``."""
-    over = True
-    for change in ids:
-        entry = entry_of(state, change)
-        if entry is not None:
-            last[change] = rounded({**ledger_line(entry), "knobs": found_of(state, entry)})
-            over = over and entry.state in OVER
-        elif change in last:
-            # it was there and is not any more: withdrawn, or taken into a later change of the same target
-            last[change] = {
-                **last[change],
-                "state": "dropped",
-                "reason": "withdrawn, or taken into a later change",
-            }
-        else:
-            over = False
-    return over
-
-
-def _gone(change: str, reason: str) -> dict[str, Any]:
-    return {"id": change, "outcome": None, "reason": reason}

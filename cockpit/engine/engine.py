@@ -30,6 +30,7 @@ from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
 from .server import Handlers, Server
 from .sight import SAMPLE_S, Sight
+from .steady import Steady
 from .told import Message, schedule_of
 from .verbs import Verbs
 
@@ -64,7 +65,8 @@ class Engine:
         self._gone_s: float | None = None
         self._told: set[int] = set()
         self._alone_s: float | None = None
-        self._over_s = clock()
+        self._steady = Steady(clock)
+        self._over_s = self._steady.now_s()
         self._repaired_s = time.monotonic()
         self._wake = asyncio.Event()
         self._left = False
@@ -149,7 +151,7 @@ class Engine:
 
     def _look_at_end(self) -> None:
         if self._gone_s is None and not self._training_lives():
-            self._gone_s = self._clock()
+            self._gone_s = self._steady.now_s()
 
     def _training_lives(self) -> bool:
         if processes.read_exit(self._run) is not None:
@@ -208,11 +210,11 @@ class Engine:
             others = tuple(process for process in found if process.pid != training)
         ended = processes.read_exit(self._run) if self._gone_s is not None else None
         return phases.View(
-            now_s=self._clock(),
+            now_s=self._steady.now_s(),
             training=training if self._gone_s is None else None,
             others=others,
             told=frozenset(self._told),
-            stop_until_s=state.stopping_until_s,
+            stop_until_s=self._steady.of(state.stopping_until_s),
             gone_s=self._gone_s,
             exit_status=ended[0] if ended else None,
             hears=bool(self._ears.probes),
@@ -233,5 +235,5 @@ class Engine:
             if change not in reported:
                 self._record.happen(ChangeAsked(at_s, change, asked.knobs, asked.now, asked.loader, asked.origin))
         self._record.happen(TrainingEnded(at_s, action.exit_status, action.survivors))
-        self._over_s = at_s
+        self._over_s = self._steady.now_s()
         self._wake.set()

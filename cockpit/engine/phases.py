@@ -26,7 +26,7 @@ LINGER_S = 2.0
 
 @dataclass(frozen=True)
 class View:
-    """What the decision rests on. Times in seconds by one clock.
+    """What the decision rests on. Times in seconds by one clock, which must not jump.
 
     ``others`` are the run's living processes but the training; looked up only when they matter. ``told``: pids that
     ``decide`` has sent a TERM before.

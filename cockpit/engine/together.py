@@ -63,6 +63,8 @@ class Together:
 
     def heard(self, probe: Probe, moved: ChangeMoved, members: Sequence[Probe], state: State) -> list[Event]:
         """A process's word on a change. ``members`` are those that count, the leader first."""
+        if moved.state == "queued":  # not yet a word on how it fares: only what is to be known before
+            return [moved] if entry_of(state, moved.id) is not None else []
         if moved.id in self._back:
             change, pid = self._back[moved.id]
             trial = self._trials[change]
@@ -163,9 +165,11 @@ class Together:
             return self._tell(replace(told, at_s=at_s, state="applying", reason=reason), None, entry) if new else []
         trial.over = "rolled_back" if trial.backs or word.state == "rolled_back" else "refused"
         back = trial.done.get(lead.pid, word)
+        stalls = [each.stall_ms for each in (word, *trial.done.values()) if each.stall_ms is not None]
         moved = replace(
-            back, at_s=at_s, id=trial.id, state=trial.over, before=told.before, reason=reason, stall_ms=None
-        )
+            back, at_s=at_s, id=trial.id, state=trial.over, before=told.before, reason=reason, note=told.note,
+            stall_ms=max(stalls, default=None),
+        )  # fmt: skip
         return self._tell(moved, None, entry)
 
     def _ask_back(self, trial: Trial, probe: Probe, word: ChangeMoved, entry: Entry | None) -> None:

@@ -92,6 +92,7 @@ def moved_of(message: Message, at_s: float) -> ChangeMoved:
         before=_mapping(message.get("before")),
         in_force=_mapping(message.get("in_force")),
         reason=message.get("reason"),
+        note=message.get("note"),
     )
 
 
@@ -103,6 +104,11 @@ def ask_message(change: str, knobs: Mapping[str, Value], now: bool, loader: str 
 def drop_message(change: str) -> Message:
     """Engine to probe: forget this if it is still queued."""
     return {"m": "drop", "id": change}
+
+
+def kept_message(change: str) -> Message:
+    """Engine to probe: this change stays, nothing has to be kept ready to take it back any more."""
+    return {"m": "kept", "id": change}
 
 
 def schedule_of(start: Mapping[str, Any]) -> dict[str, ChangeAsked]:

@@ -224,8 +224,8 @@ class ChangeAsked:
 class ChangeMoved:
     """The probe reports on a change: ``applying``, ``settling`` (in force), ``rolled_back``, ``refused``, ``dropped``.
 
-    ``drain``: batches the old workers had made or begun at the swap; ``capacity``: of the new loader.
-    ``before`` / ``in_force``: values of the changed knobs as found, not as asked.
+    ``drain``: batches the old workers had made or begun at the swap; ``capacity``: of the new loader. ``note``: what
+    is to be known before it is applied (``queued`` tells that alone). ``before`` / ``in_force``: values as found.
     """
 
     at_s: float
@@ -238,6 +238,7 @@ class ChangeMoved:
     before: Mapping[str, Value | None] | None = None
     in_force: Mapping[str, Value | None] | None = None
     reason: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)

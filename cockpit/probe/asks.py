@@ -32,7 +32,9 @@ class Ask:
         self.knobs = dict(knobs)
         self.kernels: dict[str, Value] = {}
         self.former: str | None = None
-        self.looked = self.kernels_found = False
+        self.looked = self.kernels_found = self.foretold = False
+        self.note: str | None = None
+        """What was said of it before it was applied; ``foretold`` once everybody could judge."""
         self.now = now
         self.loader = loader
         self.due: tuple[str, float] | None = None
@@ -71,6 +73,8 @@ class Asks:
         self._recorder = recorder
         self.foresee: Callable[[Ask], None] = lambda ask: None
         """Raises Refused where it is known already that an ask will be."""
+        self.foretellers: list[Callable[[Ask], str | None]] = []
+        """Each says what a change would cost or risk, "" where nothing; None: that cannot be judged yet."""
         self.news = False
         """Set when there is more or less waiting than before."""
         self.compiled: Callable[[], tuple[Any, ...]] = lambda: (None, None, None)
@@ -134,7 +138,16 @@ class Asks:
             return
         self.waiting.append(ask)
         self.news = True
+        self._foretell(ask)  # before anybody looks: what lands now must have been told of
         self.look_ahead()
+
+    def _foretell(self, ask: Ask) -> None:
+        found = [tell(ask) for tell in self.foretellers] if not ask.foretold and ask.undoes is None else [None]
+        if any(words is None for words in found):
+            return
+        ask.foretold, ask.note = True, "; ".join(words for words in found if words) or None
+        if ask.note is not None:
+            self._say(ask)
 
     def look_ahead(self, again: bool = False) -> None:
         """Sets when the training's thread must look here next: at its next batch, or at a step."""
@@ -148,6 +161,7 @@ class Asks:
     def tick(self, now_ns: int) -> None:
         """Called a few times a second: asks whose time has come want attention at the next batch."""
         for ask in list(self.waiting):
+            self._foretell(ask)
             if ask.due is not None and ask.due[0] == "time" and now_ns - self.began_ns >= ask.due[1] * 1e9:
                 self._recorder.attention = True
 
@@ -196,12 +210,17 @@ class Asks:
         if state in ("dropped", "refused", "rolled_back"):
             self.forget(ask)
             self.news = True
+        self._say(ask, reason)
+
+    def _say(self, ask: Ask, reason: str | None = None) -> None:
+        stalled = ask.state == "settling" or (ask.state == "rolled_back" and ask.stall_ns)
         ask.last = {
-            "m": "change", "id": ask.id, "state": state, "step": self._recorder.steps,
-            "stall_ms": ask.stall_ns / 1e6 if state == "settling" else None, "drain": ask.drain,
+            "m": "change", "id": ask.id, "state": ask.state, "step": self._recorder.steps,
+            "stall_ms": ask.stall_ns / 1e6 if stalled else None, "drain": ask.drain,
             "capacity": ask.capacity, "before": dict(ask.before), "in_force": dict(ask.in_force), "reason": reason,
+            "note": ask.note,
         }  # fmt: skip
-        if state == "applying":
+        if ask.state == "applying":
             ask.last.update(zip(("compile_ns", "graphs", "recompiles"), ask.compiled or self.compiled()))
         self.said.append(ask.last)
 

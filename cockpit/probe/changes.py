@@ -16,6 +16,7 @@ from .batching import BATCH, Batching, NotYet
 from .groups import Group, Refused, script_group
 from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
+from .refusals import forks
 from .registry import Registry
 from .rollbacks import Rollbacks
 from .streams import OTHER, LoaderRecord, Stream
@@ -110,7 +111,7 @@ class Changes:
         """A DataLoader object not seen before; its place may be known, and then it inherits what was asked."""
         record.control, record.group = None, None
         record.kind = "iterable" if loader._dataset_kind else "map"
-        record.script = script_group(loader)
+        record.script, record.forks = script_group(loader), forks(loader)
         if not record.iterators:
             record.start_set = self._asks.start_set
             record.named_set = self._asks.start_loaders.get(record.id, {})
@@ -259,12 +260,12 @@ class Changes:
             for r in others
         )
 
-    def looked_at(self, stream: Stream, iterator: Any) -> None:
-        """After a batch: what is really in force, and was anything rolled back?"""
+    def looked_at(self, stream: Stream, iterator: Any, took_ns: int = 0) -> None:
+        """After a batch that took so long: what is really in force, and was anything rolled back?"""
         record, control = stream.record, stream.control
         if control is None:
             return
-        self.take_notices(record, control)
+        self.take_notices(record, control, took_ns)
         found, workers = control.in_force_now(iterator), tuple(control.workers(iterator))
         if (found, workers) != (record.in_force, record.workers) or not record.refusals:
             record.in_force, record.workers, record.capacity = found, workers, found.capacity
@@ -284,9 +285,9 @@ class Changes:
                 if ask.looked and (ask.kernels_found or not ask.kernels):
                     self._asks.move(ask, "settling")
 
-    def take_notices(self, record: LoaderRecord, control: Any) -> None:
+    def take_notices(self, record: LoaderRecord, control: Any, took_ns: int = 0) -> None:
         """Roll-backs that the mechanism has made on its own, told as soon as the batch after them."""
-        self.news = self._rollbacks.take_notices(record, control) or self.news
+        self.news = self._rollbacks.take_notices(record, control, took_ns) or self.news
 
     def _refresh_setting(self) -> None:
         """The capacity and workers that steps run under: the largest among the loaders that train."""

@@ -197,7 +197,7 @@ class LoaderHooks:
         stream.start_ns += start
         if error is not None:
             if self.facts_due and stream.control is not None:  # the last fetch may have been what failed
-                self._run("swap", self._changes.take_notices, stream.record, stream.control)
+                self._run("swap", self._changes.take_notices, stream.record, stream.control, spent)
             if isinstance(error, StopIteration):
                 self.epochs.used_up(stream, began, now)
             return
@@ -228,7 +228,7 @@ class LoaderHooks:
             self._roles.handed_out(stream)
         if stream.landing or stream.batches == 1 or (self.facts_due and stream.trains):
             self.facts_due = self.facts_due and not stream.trains
-            self._run("swap", self._changes.looked_at, stream, iterator)
+            self._run("swap", self._changes.looked_at, stream, iterator, spent)
 
     # ---- ends ----
 

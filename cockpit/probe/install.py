@@ -17,7 +17,7 @@ from ..model.names import ENV_RUN
 from . import recorder as phases
 from .probe import Probe
 from .samples import counting
-from .saving import Saving
+from .saving import Spell
 from .start import told
 from .swap import take_stall_ns
 
@@ -76,8 +76,13 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     def saving() -> None:
         module: Any = sys.modules["torch.serialization"]
-        saves = Saving(recorder)
+        saves = Spell(recorder, phases.SAVE)
         module.save = torch.save = guard.around("saving", torch.save, saves.entering, saves.left)
+
+    def endings() -> None:
+        workers = sys.modules["torch.utils.data.dataloader"]._MultiProcessingDataLoaderIter
+        ends = Spell(recorder, phases.LOADER_END)
+        workers._shutdown_workers = guard.around("endings", workers._shutdown_workers, ends.entering, ends.left)
 
     def forward() -> None:
         if not hasattr(torch.nn.Module, "_compiled_call_impl"):
@@ -86,7 +91,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
-        "optimizer": optimizers, "saving": saving, "forward": forward,
+        "optimizer": optimizers, "saving": saving, "endings": endings, "forward": forward,
         "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 

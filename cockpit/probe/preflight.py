@@ -1,25 +1,29 @@
 """What a change of a loader's settings would need, and whether the machine has it: said while the change is queued.
 
-Asked by the rows of loader knobs, in the probe's thread; ``weigh`` by the hooks, once an epoch. It forbids nothing: an
-estimate may be wrong, and a change that fails costs nothing. It must run no code of the script, and say nothing about
-what it does not know.
+Asked by the rows of loader knobs and for each change as it arrives, in the probe's thread; ``weigh`` by the hooks, once
+an epoch. It forbids nothing: an estimate may be wrong, and a change that fails costs nothing. It must run no code of
+the script, and say nothing about what it does not know.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS, Value
-from .asks import Asks
+from .asks import Ask, Asks
 from .groups import Group, Refused, couple
 from .streams import TRAIN, LoaderRecord
 
 FDS_PER_WORKER = 4
 """Descriptors that the training holds for each worker: two ends of its queue, its sentinel, one more at the start."""
 FDS_KEPT_FREE = 32
+FORKED_BYTES, STARTED_BYTES = 8 * 10**6, 150 * 10**6
+"""What a worker holds at least, before any dataset of weight: the pages that a forked one writes to; a torch of its
+own where it is started anew. Measured with torch 2.14.1, and rounded down."""
 CGROUP = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -46,26 +50,53 @@ class Machine(NamedTuple):
 
 
 class Preflight:
-    """The rows of loader knobs, as far as they tell of what is queued."""
+    """The rows of loader knobs, as far as they tell of what is queued; and what is said of a change beforehand.
 
-    def __init__(self, asks: Asks) -> None:
+    ``records`` are all loaders of the process; ``run`` is the guard's.
+    """
+
+    def __init__(self, asks: Asks, records: Mapping[str, LoaderRecord], run: Callable[..., Any]) -> None:
         self._asks = asks
+        self._records = records
+        self._worker_size: dict[str, int] = {}
+        asks.foretellers.append(functools.partial(run, "preflight", self.foretell))
+
+    def foretell(self, ask: Ask) -> str | None:
+        """What ``ask`` alone would need and the machine does not have; None: nothing is known yet of its loaders."""
+        knobs, found = ask.group_knobs, dict[str, None]()
+        meant = [record for record in list(self._records.values()) if _is_meant(ask, record)]
+        if knobs and all(record.in_force is None for record in meant):
+            return None
+        for record in meant if knobs else ():
+            found.update(dict.fromkeys([self._of(record, knobs) or ""]))
+        return "; ".join(filter(None, found))
 
     def of(self, record: LoaderRecord) -> tuple[Mapping[str, Value], str | None]:
         """What waits for this loader's boundary, by knob, and what is to be known about it."""
         waiting: dict[str, Value] = {}
         for ask in list(self._asks.waiting):
-            meant = ask.loader == record.id or (ask.loader is None and record.role == TRAIN)
-            if meant and ask.due is None and record.id not in ask.done_on:
+            if _is_meant(ask, record) and ask.due is None and record.id not in ask.done_on:
                 waiting.update({name: value for name, value in ask.knobs.items() if name in LOADER_KNOBS})
-        if not waiting or record.in_force is None or record.script is None:
-            return waiting, None
+        return waiting, self._of(record, waiting) if waiting else None
+
+    def _of(self, record: LoaderRecord, knobs: Mapping[str, Value]) -> str | None:
+        if record.in_force is None or record.script is None:
+            return None
         try:
-            group = couple(record.script, waiting, record.in_force)
+            group = couple(record.script, knobs, record.in_force)
         except Refused:
-            return waiting, None
-        words = warnings(group, record.in_force, record.weight, look(record.workers))
-        return waiting, "; ".join(words) or None
+            return None
+        machine = look(record.workers)
+        # what its workers took when it had some is the best guess while it has none
+        largest = max(machine.worker_size or 0, self._worker_size.get(record.id, 0))
+        if largest:
+            self._worker_size[record.id] = largest
+        machine = machine._replace(worker_size=largest or None)
+        return "; ".join(warnings(group, record.in_force, record.weight, machine, record.forks)) or None
+
+
+def _is_meant(ask: Ask, record: LoaderRecord) -> bool:
+    return ask.loader == record.id or (ask.loader is None and record.role == TRAIN)
 
 
 def weigh(data: Any) -> Weight | None:
@@ -92,12 +123,15 @@ def look(workers: Iterable[int]) -> Machine:
     return Machine(_shm_free(), _fds_left(), _memory_left(), max(sizes) if sizes else None)
 
 
-def warnings(group: Group, before: Group, weight: Weight | None, machine: Machine) -> list[str]:
-    """Sentences about what ``group`` would need and the machine does not have; none where all is well or unknown."""
+def warnings(group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool = True) -> list[str]:
+    """Sentences about what ``group`` would need and the machine does not have; none where all is well or unknown.
+
+    ``forks``: whether new workers are forked.
+    """
     found = (
         _shm(group, before, weight, machine),
         _fds(group, before, weight, machine),
-        _memory(group, before, machine),
+        _memory(group, before, weight, machine, forks),
     )
     return [words for words in found if words]
 
@@ -122,15 +156,21 @@ def _fds(group: Group, before: Group, weight: Weight | None, machine: Machine) -
     return "it may need %d more open files, and %d are left (ulimit -n)" % (needed, left) if needed > left else None
 
 
-def _memory(group: Group, before: Group, machine: Machine) -> str | None:
+def _memory(group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool) -> str | None:
     more = group.num_workers - before.num_workers
-    if more <= 0 or machine.worker_size is None or machine.memory_left is None:
+    if more <= 0 or machine.memory_left is None:
         return None
-    needed = more * machine.worker_size
-    if needed <= machine.memory_left:
+    batch = weight.size if weight is not None else 0
+    # the samples of a batch and the batch made of them: that much is certain before any worker was seen
+    least = (FORKED_BYTES if forks else STARTED_BYTES) + 2 * batch
+    size = max(machine.worker_size or 0, least)
+    ready = max(0, group.capacity - before.capacity) * batch  # /dev/shm is memory too
+    if more * size + ready <= machine.memory_left:
         return None
-    size, left = words_of(machine.worker_size), words_of(machine.memory_left)
-    return "%d more workers of %s each, and %s of memory are left" % (more, size, left)
+    words = "of" if size == machine.worker_size else "of at least"
+    and_batches = ", and %s of batches ready" % words_of(ready) if ready else ""
+    left = words_of(machine.memory_left)
+    return "%d more workers %s %s each%s: %s of memory are left" % (more, words, words_of(size), and_batches, left)
 
 
 def words_of(size: int) -> str:

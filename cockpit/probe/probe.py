@@ -64,7 +64,7 @@ class Probe:
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
-        self.preflight = Preflight(self.asks).of
+        self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
         self.stacks = Stacks(self.recorder, self.registry, self.mechanism.stuck)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
@@ -113,7 +113,7 @@ class Probe:
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
         records = self.registry.records.values()
-        return loader_message(records, self._cannot_change(), rows, self.batching.row, self.preflight)
+        return loader_message(records, self._cannot_change(), rows, self.batching.row, self.preflight.of)
 
     def _cannot_change(self) -> str | None:
         """Why no loader can be changed any more: a hook that this needs has failed."""

@@ -11,8 +11,8 @@ import threading
 from collections import deque
 from typing import Any, Callable, NamedTuple
 
-LOADER, LOADER_START, FORWARD, BACKWARD, OPTIMIZER, OTHER, SAVE, SHUTDOWN = (
-    "loader", "loader_start", "forward", "backward", "optimizer", "other", "save", "shutdown",
+LOADER, LOADER_START, LOADER_END, FORWARD, BACKWARD, OPTIMIZER, OTHER, SAVE, SHUTDOWN = (
+    "loader", "loader_start", "loader_end", "forward", "backward", "optimizer", "other", "save", "shutdown",
 )  # fmt: skip
 KEPT = 4096
 PROVISIONAL = 32

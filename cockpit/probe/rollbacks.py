@@ -42,8 +42,11 @@ class Rollbacks:
             self._kernels.take_back(ask)
             self._take_back([ask])
 
-    def take_notices(self, record: LoaderRecord, control: Any) -> bool:
-        """Roll-backs that the mechanism made on its own; whether there were any."""
+    def take_notices(self, record: LoaderRecord, control: Any, took_ns: int = 0) -> bool:
+        """Roll-backs that the mechanism made on its own; whether there were any.
+
+        ``took_ns``: how long the training waited for the batch with which they came.
+        """
         notices = control.take_notices()
         for notice in notices:
             record.group = notice.in_force
@@ -55,6 +58,7 @@ class Rollbacks:
             record.planned_for = record.wanted
             values = self._batching.values(notice.in_force, record)
             for ask in asks:
+                ask.stall_ns += took_ns
                 ask.in_force.update({name: values[name] for name in ask.knobs})
                 record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
                 self._asks.move(ask, "rolled_back", notice.reason)

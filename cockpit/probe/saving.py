@@ -1,21 +1,22 @@
-"""Tells that the training saves: a checkpoint that takes a minute is no hang.
+"""Tells that the training saves, or waits for its loader's workers to end: neither is a hang of the loader.
 
-Round ``torch.save``, put there by install. It belongs to no phase of a step, and what other threads save is none of
-its business.
+Round ``torch.save`` and torch's own end of an iterator's workers, put there by install. It belongs to no phase of a
+step, and what other threads do is none of its business.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .recorder import SAVE, Recorder
+from .recorder import Recorder
 
 
-class Saving:
-    """``entering`` and ``left`` go round the function through the guard."""
+class Spell:
+    """``entering`` and ``left`` go round the function through the guard; meanwhile the training is ``doing`` that."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, doing: str) -> None:
         self._recorder = recorder
+        self._doing = doing
 
     def entering(self, *_: Any) -> tuple[str, int] | None:
         """What the training was doing, to go on with afterwards."""
@@ -23,7 +24,7 @@ class Saving:
         if recorder.thread is not None and recorder.thread != recorder.ident():
             return None
         was = recorder.doing, recorder.since
-        recorder.doing, recorder.since = SAVE, recorder.clock()
+        recorder.doing, recorder.since = self._doing, recorder.clock()
         return was
 
     def left(self, token: tuple[str, int], result: Any, error: BaseException | None) -> None:

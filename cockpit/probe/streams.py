@@ -145,6 +145,8 @@ class LoaderRecord:
         self.reasons: dict[str, str] = {}
         self.refusals: Mapping[str, Any] = {}
         self.script: Any = None
+        self.forks = True
+        """Whether new workers are forked, and given everything as it is."""
         self.in_force: Any = None
         self.weight: Any = None
         """What a batch weighs, as ``preflight`` has found; None where not known."""

@@ -103,7 +103,7 @@ def _by_windows(state: State, now_s: float) -> Activity:
     return Activity("steady", since)
 
 
-WHERE = {"other": "step", "loader_start": "loader start"}
+WHERE = {"other": "step", "loader_start": "loader start", "loader_end": "loader shutdown"}
 """Where it hangs, in the words of the badge; what is not here is its own word."""
 
 

@@ -20,6 +20,8 @@ from .measure import phases_of
 from .state import Entry, Phases, State
 from .status import rounded, status_of
 
+AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled"}
+"""Where a change came from, if not from somebody's asking for it by name."""
 WAIT_SHARE_TOLD = 0.10
 """Waiting less than this share of a step is not called holding back."""
 
@@ -103,22 +105,26 @@ def steps_words(state: State) -> str:
 
 
 def trial_line(entry: Entry) -> str:
-    """One change with its outcome: ``num_workers 0→4 · +89.1 % [+80, +97] faster · stall 104 ms``."""
+    """One change with its outcome: ``num_workers 0→4 · step 96 · kept · 318 → 601 samples/s · +89.1 % [+80, +97] faster
+    · stall 104 ms``."""
     parts = [words_of(entry)]
     if entry.loader:
         parts[0] += f" ({entry.loader})"
     if entry.at_step is not None:
         parts.append(f"step {entry.at_step}")
-    if entry.state in ("rolled_back", "refused", "queued", "applying", "reverted"):
-        parts.append(entry.state.replace("_", " "))
+    if entry.origin in AGAIN:
+        parts.append(AGAIN[entry.origin])
+    parts.append(entry.state.replace("_", " "))
     if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
         parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
-    if entry.landed_s is not None and entry.state != "rolled_back":
+    if entry.landed_s is not None and entry.state not in ("rolled_back", entry.verdict):
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
     if told := compiled.words(entry.compiled_s, entry.graphs, entry.recompiles):
         parts.append(told)
+    if entry.note:
+        parts.append(f"said before: {entry.note}")
     if entry.reason:
         parts.append(entry.reason)
     return " · ".join(parts)

@@ -113,6 +113,7 @@ class Entry:
     ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
     ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
     what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
+    ``note``: what was said of it before it was applied. ``stall_ms``: how long the training stood still for it in all.
     """
 
     id: str
@@ -128,6 +129,7 @@ class Entry:
     change: Mapping[str, tuple[Value | None, Value | None]] | None = None
     as_script: tuple[str, ...] = ()
     reason: str | None = None
+    note: str | None = None
     stall_ms: float | None = None
     before_samples_per_s: float | None = None
     before_windows: int = 0

@@ -157,6 +157,7 @@ def ledger_line(entry: Entry) -> dict[str, Any]:
         "state": entry.state,
         "outcome": OUTCOMES.get(entry.state),
         "reason": entry.reason,
+        "note": entry.note,
         "stall_ms": entry.stall_ms,
         "before": {"samples_per_s": entry.before_samples_per_s, "windows": entry.before_windows},
         "after": {"samples_per_s": entry.after_samples_per_s, "windows": entry.after_windows},

@@ -48,6 +48,9 @@ def asked(state: State, event: ChangeAsked) -> State:
 def moved(state: State, event: ChangeMoved) -> State:
     """The probe's word on a change, by its new state."""
     entry = entry_of(state, event.id)
+    if entry is not None and event.note is not None and event.note != entry.note:
+        entry = replace(entry, note=event.note)
+        state = with_entry(state, entry)
     # a word that comes twice, or late, must not take a change back to where it has been
     if entry is None or entry.state not in _FROM.get(event.state, ()):
         return state

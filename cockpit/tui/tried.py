@@ -15,6 +15,7 @@ from .trials import TROUBLE, trials_rows
 from .view import View
 
 INDENT = 4
+ORIGINS = {"schedule": "as scheduled", "undo": "taking a change back", "redo": "once more"}
 
 
 def tried_rows(view: View, height: int, width: int) -> list[Row]:
@@ -48,10 +49,11 @@ def rests_on(entry: Entry, view: View) -> str:
     parts = [
         "" if entry.at_step is None else f"at step {count(entry.at_step)}",
         f"of {clean(entry.loader)} alone" if entry.loader else "",
-        "as scheduled" if entry.origin == "schedule" else "",
+        ORIGINS.get(entry.origin, ""),
         "" if entry.stall_ms is None else f"stood still for {entry.stall_ms:.0f} ms",
         "" if not entry.compiled_s else f"compiled for {seconds(entry.compiled_s)}",
         _windows(entry, view),
+        f"said before: {clean(entry.note)}" if entry.note else "",
     ]
     return ", ".join(part for part in parts if part)
 

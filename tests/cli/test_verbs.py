@@ -78,6 +78,7 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
         assert waited.returncode == 0 and line["outcome"] == "kept" and line["change"]["num_workers"] == [0, 2]
         assert line["after"]["samples_per_s"] > 1.5 * line["before"]["samples_per_s"]
         assert line["knobs"] == {"num_workers": {"asked": 2, "in_force": 2, "reason": None, "note": None}}
+        assert "cockpit: num_workers 0→2: in force, measuring\n" in waited.stderr, "each move is said on the way"
         assert status(state_dir)["knobs"]["num_workers"]["in_force"] == 2
 
         file = state_dir / "cockpit.toml"
@@ -98,8 +99,10 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
         assert ask(state_dir, "undo").returncode == 0
         wait_until(lambda: status(state_dir)["knobs"]["num_workers"]["in_force"] == 0, "the undo")
         assert status(state_dir)["ledger"][0]["outcome"] == "reverted"
-        assert ask(state_dir, "redo").returncode == 0
-        wait_until(lambda: status(state_dir)["knobs"]["num_workers"]["in_force"] == 2, "the redo")
+        redone = ask(state_dir, "redo", "--wait")
+        again = json.loads(redone.stdout)
+        assert redone.returncode == 0 and (again["origin"], again["outcome"]) == ("redo", "kept")
+        assert status(state_dir)["knobs"]["num_workers"]["in_force"] == 2
         wait_until(lambda: ask(state_dir, "baseline").returncode == 0, "a window under the present settings")
         assert status(state_dir)["baseline_samples_per_s"] > 1.5 * line["before"]["samples_per_s"]
 

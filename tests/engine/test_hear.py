@@ -136,6 +136,22 @@ def test_scheduled_change_enters_the_ledger_when_its_moment_comes() -> None:
     assert len(room.hear(1, m="change", id="at0", state="refused", reason="no")) == 1
 
 
+def test_what_is_said_of_a_change_before_it_is_applied_stays_with_it() -> None:
+    room = Room()
+    room.hello(1, 50)
+    room.state = fold_all([ChangeAsked(1010.0, "c1", {"num_workers": 8}, now=True)], room.state)
+    word = {"m": "change", "id": "c1", "step": 3, "drain": 0, "capacity": 0}
+    (told,) = room.hear(1, **word, state="queued", note="8 workers may need 1.6 GB of /dev/shm")
+    assert (told.state, told.note) == ("queued", "8 workers may need 1.6 GB of /dev/shm")
+    (entry,) = room.state.ledger
+    assert (entry.state, entry.note, entry.state_s) == ("queued", told.note, 1010.0)
+    assert room.hear(1, **{**word, "id": "at0"}, state="queued", note="of one that is scheduled for later") == []
+    room.hear(1, **word, state="applying", note=told.note)
+    room.hear(1, **word, state="rolled_back", reason="out of shared memory", stall_ms=340.5, note=told.note)
+    (entry,) = room.state.ledger
+    assert (entry.state, entry.note, entry.stall_ms) == ("rolled_back", told.note, 340.5)
+
+
 def test_a_probe_of_a_later_cockpit_is_not_guessed_at() -> None:
     room = Room()
     assert room.hello(1, 50, schema=SCHEMA + 1) == [] and room.ears.bad == 1

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from signal import SIGKILL, SIGTERM
 
+import pytest
+
 from cockpit.engine.phases import Finish, Leave, Send, View, decide, needs_others
 from cockpit.engine.processes import Process
+from cockpit.engine.steady import Steady
 
 WORKER, HELPER = Process(11, "pt_data_worker", True), Process(12, "tensorboard", False)
 RUNNING = View(100.0, training=10)
@@ -53,6 +56,22 @@ def test_end_in_the_grace_is_a_normal_end_and_after_it_is_not() -> None:
     assert decide(replace(gone, stop_until_s=130.0)) == (Finish(0, ("12 tensorboard",)),)
     assert decide(replace(gone, stop_until_s=109.0)) == (Send((12,), SIGTERM),)
     assert decide(replace(gone, stop_until_s=109.0, now_s=114.0)) == (Send((12,), SIGKILL),)
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, -1.0, 1.0, 7200.0])
+def test_a_clock_that_is_set_neither_cuts_a_grace_short_nor_draws_it_out(jump_s: float) -> None:
+    wall, ticks = 1_700_000_000.0, 50.0
+    steady = Steady(lambda: wall, lambda: ticks)
+    until_s = wall + 30.0
+    assert steady.of(None) is None
+    assert steady.of(until_s) == pytest.approx(80.0)
+    wall, ticks = wall + 8.0 + jump_s, ticks + 8.0
+    stopping = replace(RUNNING, now_s=steady.now_s(), stop_until_s=steady.of(until_s))
+    assert decide(stopping) == ()
+    ticks += 22.0
+    assert decide(replace(stopping, now_s=steady.now_s())) == (Send((10,), SIGTERM),)
+    # a forced stop is told anew, in the time that is now
+    assert steady.of(wall + 2.0) == pytest.approx(ticks + 2.0)
 
 
 def test_engine_leaves_with_the_last_client() -> None:

@@ -95,11 +95,19 @@ def test_after_the_grace_everything_with_the_mark_goes_and_nothing_else(start, f
     import signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child("stubborn", before="signal.signal(signal.SIGTERM, signal.SIG_IGN)"); child("gentle")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:  # a daemon: of nobody's session, and no child of anything here
+            import ctypes
+            ctypes.CDLL(None).prctl(15, b"daemon")
+            time.sleep(60)
+        os._exit(0)
     print(child("unmarked", env={}).pid, flush=True)
     time.sleep(60)
     """
     run = start(training(body))
-    ours = wait_for(lambda: len(found := named(run, "stubborn") + named(run, "gentle")) == 2 and found, "children")
+    names = ("stubborn", "gentle", "daemon")
+    ours = wait_for(lambda: len(found := [pid for n in names for pid in named(run, n)]) == 3 and found, "children")
     unmarked = int(wait_for(run.run.output.read_text, "the other child"))
     try:
         assert run.ask("stop", grace_s=0.3)["ok"]

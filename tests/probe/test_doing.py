@@ -1,4 +1,4 @@
-"""What the training is doing right now, where that is neither loader nor step: it saves, or its process ends."""
+"""What the training is doing right now, where that is neither loader nor step: it saves, or something ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ TRAINING = """
             time.sleep(0.7)
             return Slow, ()
 
+    def late_to_end(_):
+        threading.Thread(target=time.sleep, args=(0.4,)).start()
+
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(2):
-        for (x,) in DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=2):
+        data = TensorDataset(torch.ones(8, 4))
+        for (x,) in DataLoader(data, batch_size=2, num_workers=1, worker_init_fn=late_to_end):
             loss = model(x).sum()
             loss.backward()
             optimizer.step()
@@ -34,7 +38,7 @@ TRAINING = """
 """
 
 
-def test_saving_and_the_end_of_the_process_are_told(tmp_path: Path) -> None:
+def test_saving_and_the_ends_of_workers_and_process_are_told(tmp_path: Path) -> None:
     engine = FakeEngine(tmp_path / "s")
     process = launch(script(tmp_path, TRAINING), probe_env(tmp_path, {}))
     out, err = finish(process)
@@ -43,6 +47,7 @@ def test_saving_and_the_end_of_the_process_are_told(tmp_path: Path) -> None:
     saving = [tick for tick in ticks if tick["doing"] == "save"]
     assert saving and max(tick["doing_ns"] for tick in saving) > 0.2e9
     assert all(tick["wait_ns"] < 0.5e9 and tick["forward_ns"] < 0.5e9 for tick in ticks)  # it is in no phase
+    assert any(tick["doing"] == "loader_end" and tick["doing_ns"] > 0.1e9 for tick in ticks)
     assert ticks[-1]["doing"] == "shutdown"
     engine.close()
 

@@ -67,8 +67,19 @@ def test_open_files() -> None:
 def test_memory() -> None:
     tight = PLENTY._replace(memory_left=3 * 10**9, worker_size=1_200_000_000)
     (words,) = warnings(EIGHT, TWO, HEAVY, tight)
-    assert words == "6 more workers of 1.2 GB each, and 3.0 GB of memory are left"
-    assert warnings(EIGHT, TWO, HEAVY, tight._replace(worker_size=None)) == []
+    assert words == "6 more workers of 1.2 GB each, and 1.4 GB of batches ready: 3.0 GB of memory are left"
+    assert warnings(TWO, EIGHT, HEAVY, tight) == []
+
+
+def test_memory_where_no_worker_was_seen_yet() -> None:
+    """What is certain: the samples of a batch and the batch, and for a started one a torch of its own."""
+    tight = PLENTY._replace(memory_left=10**9, worker_size=None)
+    (words,) = warnings(EIGHT, NONE, HEAVY, tight)
+    assert words == "8 more workers of at least 108 MB each, and 1.6 GB of batches ready: 1.0 GB of memory are left"
+    assert warnings(TWO, NONE, HEAVY, tight) == []
+    assert warnings(EIGHT, NONE, None, tight) == []
+    (words,) = warnings(EIGHT, NONE, None, tight, forks=False)
+    assert words == "8 more workers of at least 150 MB each: 1.0 GB of memory are left"
 
 
 @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1_200, "1.2 kB"), (64 * 10**6, "64 MB")])
@@ -88,9 +99,9 @@ def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch
     recorder = SimpleNamespace(steps=0, epoch=0, clock=lambda: 0, due_step=-1, attention=False, awaited=False)
     asks = Asks(recorder)  # type: ignore[arg-type]
     record: Any = SimpleNamespace(
-        id="train.py:1", role="train", script=NONE, in_force=NONE, weight=HEAVY, workers=(), done_on=set()
+        id="train.py:1", role="train", script=NONE, in_force=NONE, weight=HEAVY, workers=(), forks=True, done_on=set()
     )
-    told = Preflight(asks)
+    told = Preflight(asks, {record.id: record}, lambda name, work, *args: work(*args))
     assert told.of(record) == ({}, None)
     asks.waiting.append(Ask("c1", {"num_workers": 4}, False, "other.py:9"))
     assert told.of(record) == ({}, None)
@@ -100,6 +111,36 @@ def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch
     assert words == "4 workers × 2 batches of 50 MB may need 400 MB of /dev/shm, and 1.0 MB are free"
     asks.waiting.append(Ask("c3", {"in_order": False}, False, None))
     assert told.of(record)[0] == {"num_workers": 4, "in_order": False}
+
+
+def test_a_change_that_lands_at_once_is_told_of_first(it: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.probe.preflight.look", lambda workers: PLENTY._replace(fds_left=40))
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    it.ask("early", in_order=False, num_workers=4)  # nothing is known yet that could be said
+    for step, x in enumerate(DataLoader(Sample(), batch_size=2)):
+        model(x).sum().backward()
+        optimizer.step()
+        if step == 1:
+            assert it.of("change", id="early")[-1]["note"].startswith("it may need 24 more open files")
+        if step == 2:
+            it.probe.asks.receive({"m": "drop", "id": "early"})
+            it.ask("c1", now=True, num_workers=2)
+    words = "it may need 12 more open files, and 8 are left (ulimit -n)"
+    told = it.of("change", id="c1")
+    assert [(move["state"], move["note"]) for move in told] == [(s, words) for s in ("queued", "applying", "settling")]
+
+
+def test_nothing_is_said_where_nothing_is_to_be_said(it: Any) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step, x in enumerate(DataLoader(Sample(), batch_size=2)):
+        model(x).sum().backward()
+        optimizer.step()
+        if step == 2:
+            it.ask("c1", now=True, num_workers=1)
+    told = it.of("change", id="c1")
+    assert [(move["state"], move["note"]) for move in told] == [("applying", None), ("settling", None)]
 
 
 # ---- what spawned workers cannot be given ----

@@ -8,7 +8,9 @@ from support.events import NOISY, Story, beginning, loader
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
 from cockpit.session.fold import fold_all
+from cockpit.session.report import trial_line
 from cockpit.session.state import Entry, State
+from cockpit.session.status import ledger_line
 from cockpit.session.trials import entry_of
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
@@ -48,6 +50,25 @@ def test_a_change_is_queued_then_settling_then_kept_with_its_gain() -> None:
     assert found.interval_pct is not None and found.interval_pct[0] < 101.0 < found.interval_pct[1]
     assert found.before_windows == len(NOISY) and found.after_windows == 2
     assert found.settled_steps == found.settle_steps
+
+
+def test_each_state_is_in_the_reports_line_with_what_it_cost() -> None:
+    story, state = warm()
+    asked = fold_all([story.asked("c1", {"num_workers": 2})], state)
+    assert trial_line(entry(asked)) == "num_workers 2 · queued"
+    told = ChangeMoved(story.at_s, "c1", "queued", note="it may need 12 more open files")
+    applying = fold_all([told, story.moved("c1", "applying")], asked)
+    assert trial_line(entry(applying)).endswith("· applying · said before: it may need 12 more open files")
+    landed = {"before": WORKERS[0], "in_force": WORKERS[1]}
+    settling = fold_all([story.moved("c1", "settling", stall_ms=80.0, **landed)], applying)
+    assert "num_workers 0→2 · step 2000 · settling · stall 80 ms" in trial_line(entry(settling))
+    kept = fold_all(story.blocks([200.0, 201.0, 202.0]), settling)
+    assert " · kept · " in trial_line(entry(kept)) and " faster · stall 80 ms" in trial_line(entry(kept))
+    back = fold_all([story.moved("c1", "rolled_back", stall_ms=420.0, reason="out of memory")], settling)
+    assert trial_line(entry(back)).startswith("num_workers 0→2 · step 2000 · rolled back · stall 420 ms")
+    assert ledger_line(entry(back))["note"] == "it may need 12 more open files"
+    undone = fold_all([story.asked("c2", {"num_workers": 0}, origin="undo")], kept)
+    assert trial_line(entry(undone, "c2")) == "num_workers 0 · taking back · queued"
 
 
 def test_the_first_window_is_never_the_baseline() -> None:

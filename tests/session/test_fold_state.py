@@ -268,6 +268,7 @@ def test_a_step_that_hangs_is_stalled_and_says_where() -> None:
     [
         ("loader", 9.0, "in loader"),
         ("loader_start", 9.0, "in loader start"),
+        ("loader_end", 9.0, "in loader shutdown"),
         ("backward", 9.0, "in backward"),
         ("other", 9.0, "in step"),
         ("save", 59.0, "in save"),

@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from . import autocast as casts
-from . import compiling
+from . import compiling, emulated
 from .root import RANDOM, RolledBack, RootKernels
 from .setters import Setter, matmul, threads
 
@@ -178,6 +178,8 @@ class Kernels:
         note = "outputs partly %s: %s is handed on as it is" % (in_force or asked, partly) if partly else None
         if note is None and asked != SCRIPT and in_force not in (None, asked):
             note = "the script decides: its own region keeps %s" % in_force
+        if reason is None and roots:
+            note = note or emulated.words_of(self._torch, roots[0].device, asked)
         return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
 
     def _compile(self) -> Row:

@@ -1,0 +1,87 @@
+"""Ask for changes and stay until each is kept or not, saying each move on the way. Used by ``set``, ``undo``, ``redo``.
+
+A lost engine is asked again, by the following. It must never call a change kept that the ledger does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cockpit.model.errors import CockpitError
+from cockpit.session.state import Entry, State
+from cockpit.session.status import found_of, ledger_line, rounded
+from cockpit.session.trials import entry_of
+from cockpit.session.trials import words_of as change_words
+
+from .follow import Following
+from .progress import MOVES
+from .runs import Run
+
+OVER = ("kept", "rolled_back", "refused", "reverted")
+
+Asking = tuple[str, Mapping[str, Any]]
+"""A verb of the engine's with its arguments; it answers with the ``id`` of a change."""
+
+
+def wait_for(run: Run, asking: Sequence[Asking]) -> int:
+    """Ask, wait, and print each change's line of the ledger as JSON; 0 where all were kept, else 1."""
+    lines = asyncio.run(_ask_and_wait(run, asking))
+    print("\n".join(json.dumps(line) for line in lines))
+    return 0 if all(line["outcome"] == "kept" for line in lines) else 1
+
+
+async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, Any]]:
+    following, ids = Following(run), list[str]()
+    last: dict[str, dict[str, Any]] = {}
+    try:
+        async for state in following.states():
+            if not ids:
+                if following.link is None:
+                    raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
+                for verb, args in asking:
+                    ids.append((await following.link.command(verb, **args))["id"])
+                continue
+            if _all_over(state, ids, last):
+                break
+    finally:
+        await following.close()
+    return [last.get(change) or _gone(change, "the training ended first") for change in ids]
+
+
+def _all_over(state: State, ids: list[str], last: dict[str, dict[str, Any]]) -> bool:
+    """Whether every change has an outcome; remembers the newest line of each in ``last``."""
+    over = True
+    for change in ids:
+        entry = entry_of(state, change)
+        if entry is not None:
+            line = rounded({**ledger_line(entry), "knobs": found_of(state, entry)})
+            _say(entry, line, last.get(change))
+            last[change] = line
+            over = over and entry.state in OVER
+        elif change in last:
+            # it was there and is not any more: withdrawn, or taken into a later change of the same target
+            last[change] = {
+                **last[change],
+                "state": "dropped",
+                "reason": "withdrawn, or taken into a later change",
+            }
+        else:
+            over = False
+    return over
+
+
+def _say(entry: Entry, line: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+    """On stderr, once a move; the outcome itself is what stdout is for."""
+    words = change_words(entry)
+    if line["note"] and line["note"] != (before or {}).get("note"):
+        print(f"cockpit: {words}: {line['note']}", file=sys.stderr)
+    if entry.state not in OVER and entry.state != (before or {}).get("state"):
+        print(f"cockpit: {words}: {MOVES.get(entry.state, entry.state)}", file=sys.stderr)
+
+
+def _gone(change: str, reason: str) -> dict[str, Any]:
+    return {"id": change, "outcome": None, "reason": reason}

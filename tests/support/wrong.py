@@ -1,0 +1,242 @@
+"""What can go wrong, and what happens then: the rows of the README's table, each with the tests that show it.
+
+Where a row is about loader workers it names faults of ``support.faults``, about the model's knobs those of
+``support.kernel_faults``, else single tests. ``python tests/support/wrong.py`` prints the table; a test compares it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+AS_BARE = "the script's own error, as without the cockpit"
+HANGS = "hangs, as without the cockpit"
+NOTHING = "–"
+UNTOUCHED = "nothing happens to it"
+BACK = "back to the settings before"
+
+
+@dataclass(frozen=True)
+class Row:
+    """``ours``: while a change is under way or in force. ``own``: under the script's own settings.
+
+    ``faults`` by name; ``tests`` as ``tests/room/test_file.py::test_name``.
+    """
+
+    kind: str
+    words: str
+    ours: str
+    own: str
+    faults: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+WORKERS, MODEL, OURS, END = "loader workers", "the model's knobs", "the cockpit itself", "the end"
+
+ROWS = (
+    Row(
+        WORKERS,
+        "one is killed (out of memory, say): in any phase of a step, in a message, with batches ready; or all are",
+        f"{BACK}; its batches are loaded again",
+        AS_BARE,
+        faults=(
+            "kill-forward", "kill-backward", "kill-optimizer", "kill-between", "kill-validating", "kill-queued",
+            "message", "kill-pinning", "die-first", "kill-all",
+        ),
+    ),
+    Row(
+        WORKERS,
+        "one is killed that only hands out its last batches, or waits between epochs",
+        "loaded again or started again; the change stands",
+        AS_BARE,
+        faults=("kill-oldest", "kill-idle", "kill-all-idle"),
+    ),
+    Row(
+        WORKERS,
+        "one crashes, aborts, exits, or is told to end by somebody else",
+        BACK,
+        AS_BARE,
+        faults=("signal-term", "signal-segv", "signal-bus", "signal-abort", "status", "sys-exit"),
+    ),
+    Row(
+        WORKERS,
+        "they hang: on a lock held at the fork, later, frozen, or a batch cannot be sent",
+        f"{BACK} after a minute, or 30 times the longest batch",
+        HANGS,
+        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable"),
+    ),
+    Row(
+        WORKERS,
+        "they do not end with their epoch",
+        "ended after 5 s; the change stands",
+        HANGS,
+        faults=("deaf-end",),
+    ),
+    Row(
+        WORKERS,
+        "dataset, `collate_fn` or `worker_init_fn` fails in them, and only there",
+        BACK,
+        AS_BARE,
+        faults=("raise", "raise-late", "raise-odd", "raise-late-odd", "raise-init", "raise-collate"),
+    ),
+    Row(
+        WORKERS,
+        "they cannot be started: no more processes, or what spawn cannot pickle",
+        BACK,
+        AS_BARE,
+        faults=("unpicklable", "fork", "fork-second"),
+    ),
+    Row(
+        WORKERS,
+        "`/dev/shm`, open files or memory run out",
+        f"said before, where it can be foreseen; else {BACK}",
+        AS_BARE,
+        faults=("descriptors", "descriptors-late", "shm", "memory"),
+        tests=("tests/probe/test_preflight.py::test_a_change_that_lands_at_once_is_told_of_first",),
+    ),
+    Row(
+        WORKERS,
+        "one of several ranks cannot take a change",
+        "all ranks go back; the reason names the rank",
+        NOTHING,
+        tests=(
+            "tests/e2e/test_launchers.py::test_where_one_rank_cannot_all_go_back",
+            "tests/engine/test_ranks.py::test_all_have_it_or_none_has_it_in_every_order",
+        ),
+    ),
+    Row(
+        MODEL,
+        "a forward fails under `autocast`, or does not compile",
+        "that call runs the old way, random numbers and buffers put back; rolled back",
+        AS_BARE,
+        tests=(
+            "tests/probe/test_kernels_autocast.py::test_a_failing_forward_runs_the_old_way_and_leaves_no_trace",
+            "tests/probe/test_kernels_compile.py::test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace",
+        ),
+    ),
+    Row(
+        MODEL,
+        "no compiler for `compile`, no instructions for bf16",
+        "the row says so before",
+        NOTHING,
+        tests=(
+            "tests/probe/test_kernels_compile.py::test_no_compiler_is_told_before",
+            "tests/probe/test_kernels_emulated.py::test_the_row_says_so_while_autocast_is_off",
+        ),
+    ),
+    Row(
+        MODEL,
+        "a batch size under which the loop would miss samples, or batch norm fail",
+        "refused with the reason; what the loop then misses all the same is counted, and the size goes back",
+        NOTHING,
+        tests=(
+            "tests/probe/test_batch_knob.py::test_the_backstop_takes_it_back_and_tells_how_many_were_not_seen",
+            "tests/probe/test_kernels_batches.py::test_a_last_batch_of_one_and_one_that_is_never_filled",
+        ),
+    ),
+    Row(
+        OURS,
+        "the screen is killed, its terminal closed, its connection lost",
+        "the change goes on; `cockpit attach` shows what it gave",
+        UNTOUCHED,
+        tests=(
+            "tests/e2e/test_tmux.py::test_losing_the_screen_in_the_middle_of_a_change",
+            "tests/e2e/test_tmux.py::test_closing_the_terminal_itself",
+            "tests/tui/test_terminal.py::test_a_terminal_that_is_gone_ends_the_screen_and_burns_nothing",
+        ),
+    ),
+    Row(
+        OURS,
+        "the engine is killed or stopped",
+        "the change lands all the same; whoever asks next starts another engine, which tells of it",
+        UNTOUCHED,
+        tests=(
+            "tests/e2e/test_own_faults.py::test_each_of_our_processes_fails_in_the_middle_of_a_change",
+            "tests/engine/test_run_life.py::test_new_engine_takes_over_from_a_killed_one",
+            "tests/engine/test_run_life.py::test_end_that_no_engine_saw_is_still_known",
+        ),
+    ),
+    Row(
+        OURS,
+        "its disk is full, its socket in /tmp cleaned away",
+        "the change lands and is told of; written down again, bound again, within seconds",
+        UNTOUCHED,
+        tests=(
+            "tests/e2e/test_own_faults.py::test_each_of_our_processes_fails_in_the_middle_of_a_change",
+            "tests/engine/test_run_life.py::test_socket_that_vanished_is_bound_again",
+        ),
+    ),
+    Row(
+        OURS,
+        "the keeper is killed",
+        "the change lands; only the exit status is lost, and `LOST` says so",
+        "the same",
+        tests=(
+            "tests/e2e/test_own_faults.py::test_each_of_our_processes_fails_in_the_middle_of_a_change",
+            "tests/engine/test_run_life.py::test_keeper_that_is_killed_costs_only_the_status",
+        ),
+    ),
+    Row(
+        OURS,
+        "the run's folder is deleted",
+        "the training goes on to its end, of which nobody will know",
+        "the same",
+        tests=("tests/e2e/test_own_faults.py::test_the_runs_folder_is_deleted_in_the_middle_of_a_change",),
+    ),
+    Row(
+        OURS,
+        "a part of the probe fails, or torch lacks what it leans on",
+        "that part is off, and its knobs say why; the training goes on",
+        UNTOUCHED,
+        tests=(
+            "tests/probe/test_guard.py::test_a_training_whose_hook_fails_in_the_middle_goes_on_bare",
+            "tests/probe/test_guard.py::test_a_torch_that_lacks_a_loaders_part_turns_that_off_with_the_reason",
+        ),
+    ),
+    Row(
+        OURS,
+        "the machine's clock is set, or it sleeps",
+        "no figure rests on it",
+        "no grace is cut short by it",
+        tests=(
+            "tests/engine/test_phases.py::test_a_clock_that_is_set_neither_cuts_a_grace_short_nor_draws_it_out",
+        ),
+    ),
+    Row(
+        END,
+        "you stop a training that saves on SIGTERM",
+        "it alone is told, and has 30 s (`--grace`); after that all that bears the run's mark ends, and nothing else",
+        "the same",
+        tests=(
+            "tests/engine/test_stopping.py::test_soft_stop_lets_a_long_save_finish",
+            "tests/engine/test_stopping.py::test_soft_stop_signals_the_training_alone",
+            "tests/engine/test_stopping.py::test_after_the_grace_everything_with_the_mark_goes_and_nothing_else",
+        ),
+    ),
+    Row(
+        END,
+        "the training dies, and leaves workers or helpers",
+        "its loader workers are ended; others are named and left alone",
+        "the same",
+        tests=(
+            "tests/engine/test_stopping.py::test_workers_of_a_killed_training_are_reaped",
+            "tests/engine/test_stopping.py::test_normal_end_reaps_workers_and_names_others",
+        ),
+    ),
+)  # fmt: skip
+
+
+def table() -> str:
+    """The rows as markdown."""
+    lines = ["| what goes wrong | with a change under way or in force | under the script's own settings |"]
+    lines.append("|---|---|---|")
+    kind = None
+    for row in ROWS:
+        if row.kind != kind:
+            kind = row.kind
+            lines.append(f"| **{kind}** | | |")
+        lines.append(f"| {row.words} | {row.ours} | {row.own} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
