@@ -191,7 +191,8 @@ def held_back(state: State) -> list[str]:
         lines.append(f"torch {told}: in no figure of a step or an epoch")
     if state.events_dropped:
         lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
-    return lines or ["no step was measured" if last is None and first is None else "nothing that could be measured"]
+    unseen = "no step was measured" + (" under the settings in force" if state.ledger else "")
+    return lines or [unseen if last is None and first is None else "nothing that could be measured"]
 
 
 def wait_words(phases: Phases) -> str | None:

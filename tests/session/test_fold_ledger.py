@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.events import NOISY, Story, beginning, loader
 
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
 from cockpit.session.fold import fold_all
-from cockpit.session.report import trial_line
+from cockpit.session.report import held_back, trial_line
 from cockpit.session.state import Entry, State
 from cockpit.session.status import ledger_line
 from cockpit.session.trials import entry_of
@@ -67,6 +69,7 @@ def test_each_state_is_in_the_reports_line_with_what_it_cost() -> None:
     back = fold_all([story.moved("c1", "rolled_back", stall_ms=420.0, reason="out of memory")], settling)
     assert trial_line(entry(back)).startswith("num_workers 0→2 · step 2000 · rolled back · stall 420 ms")
     assert ledger_line(entry(back))["note"] == "it may need 12 more open files"
+    assert "no step was measured under the settings in force" in held_back(replace(settling, baseline=None))
     undone = fold_all([story.asked("c2", {"num_workers": 0}, origin="undo")], kept)
     assert trial_line(entry(undone, "c2")) == "num_workers 0 · taking back · queued"
 
