@@ -22,6 +22,7 @@ from cockpit.model.events import (
     ProbeLost,
     Sampled,
 )
+from cockpit.model.knobs import KERNEL_KNOBS
 from cockpit.session.knobs import queued
 from cockpit.session.state import State
 from cockpit.wire.codec import from_plain
@@ -31,7 +32,19 @@ from .probes import Probe, Send
 from .ranks import Ranks, common, mark_idle, members_of
 from .ticks import Ticks
 from .together import Together
-from .told import Message, ask_message, block_of, compiled_of, connected_of, epoch_of, moved_of, stacks_of
+from .told import (
+    Message,
+    ask_message,
+    block_of,
+    compiled_of,
+    connected_of,
+    epoch_of,
+    kept_message,
+    moved_of,
+    stacks_of,
+)
+
+KERNEL = frozenset(KERNEL_KNOBS)
 
 
 class Heard(NamedTuple):
@@ -57,6 +70,7 @@ class Ears:
     ranks: Ranks = field(default_factory=Ranks)
     bad: int = 0
     _met: int = 0
+    _kept: set[str] = field(default_factory=set)
     _told: LoadersSeen | None = None
 
     def __post_init__(self) -> None:
@@ -111,11 +125,21 @@ class Ears:
         """About twice a second: how all ranks fare, and what was waited for."""
         before = self.lead()
         mark_idle(self.probes.values(), at_s)
+        self._tell_kept(state)
         return [
             *self._lead_after(before, at_s),
             *self.ranks.see(members_of(self.probes.values()), tuple(self.probes.values()), at_s),
             *self._together.look_again(self.members(), state, at_s),
         ]
+
+    def _tell_kept(self, state: State) -> None:
+        """Until then the training holds what it needs to take a change of its kernels back."""
+        if not self.probes:
+            return
+        for entry in state.ledger:
+            if entry.state == "kept" and entry.id not in self._kept and not KERNEL.isdisjoint(entry.asked):
+                self._kept.add(entry.id)
+                self.tell(kept_message(entry.id))
 
     def tell(self, message: Message) -> None:
         """Say something to every process that may train."""

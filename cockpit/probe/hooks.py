@@ -41,6 +41,7 @@ class LoaderHooks:
         self._changes = changes
         self._torch_folder = torch_folder
         self.on_boundary: Callable[[Any, int], None] = lambda record, thread: None
+        self.on_batch: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
@@ -147,6 +148,8 @@ class LoaderHooks:
         if recorder.base is None and stream.batches and (stream.consumed or stream.batches >= stream.record.lead):
             stream.rebase(recorder.mark(now))  # batches that nobody trained on: not part of the step to come
         stream.entered = now
+        if recorder.trial is not None and stream.trains:
+            self._run("kernels", self.on_batch)
         if recorder.attention and self._changes.concerns(stream):
             recorder.doing, recorder.since = phases.LOADER_START, now
             self._run("swap", self._changes.at_next, stream, iterator)

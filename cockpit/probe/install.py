@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 from ..model.names import ENV_RUN
 from . import recorder as phases
+from .kernels.trial import watched
 from .probe import Probe
 from .samples import counting
 from .saving import Spell
@@ -60,7 +61,8 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     def backward() -> None:
         after = probe.training.after_backward
-        torch.autograd.backward = guard.timed("backward", torch.autograd.backward, phases.BACKWARD, recorder, after)
+        inner = watched(torch.autograd.backward, recorder, guard.run)
+        torch.autograd.backward = guard.timed("backward", inner, phases.BACKWARD, recorder, after, frames=2)
 
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]

@@ -51,7 +51,7 @@ class Probe:
         self.torch = torch
         self.clock = clock
         self._environ = environ
-        is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+        is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         self.recorder = Recorder(clock, is_compiling)
         self.guard = Guard(is_compiling)
         self.roles = Roles()
@@ -65,6 +65,8 @@ class Probe:
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
+        self.asks.foretellers.append(lambda ask: self.guard.run("kernels", self.landing.foretell, ask))
+        self.landing.scheduled = self.batching.schedules.are_any
         self.stacks = Stacks(self.recorder, self.registry, self.mechanism.stuck)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
@@ -72,7 +74,7 @@ class Probe:
         )
         self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
-        self.hooks.on_boundary = self.landing.at_boundary
+        self.hooks.on_boundary, self.hooks.on_batch = self.landing.at_boundary, self.landing.at_batch
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.epochs.close_trailing
         self.roots.on_dynamo = self.kernels.watch.attach
@@ -203,6 +205,7 @@ class Probe:
     def _exchange(self) -> None:
         for message in self.link.pump():
             self.guard.run("changes", self.asks.receive, message)
+            self.guard.run("kernels", self.landing.hear, message)
             self.guard.run("stacks", self.stacks.receive, message)
 
     # ---- moments of the process ----
@@ -287,11 +290,6 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
-
-
-def _never() -> bool:
-    """``is_compiling`` of a torch that cannot compile."""
-    return False
 
 
 def _is_child() -> bool:

@@ -7,7 +7,9 @@ All times are nanoseconds of the one clock that is handed in.
 
 from __future__ import annotations
 
+import functools
 import threading
+import weakref
 from collections import deque
 from typing import Any, Callable, NamedTuple
 
@@ -109,6 +111,9 @@ class Recorder:
         self.provisional: list[Mark] = []
         self.attention = False
         self.due_step = -1
+        self.trial: Any = None
+        """The change of the kernels that settles, which looks on at each backward."""
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._optimizer_began = (0, 0, OTHER)
         self.optimizer_depth = 0
         self.done.clear()
@@ -224,6 +229,9 @@ class Recorder:
         if self.is_traced():
             return
         self.optimizer_depth += 1
+        if id(optimizer) not in self._optimizers:
+            forget = functools.partial(_forget, self._optimizers, id(optimizer))
+            self._optimizers[id(optimizer)] = weakref.ref(optimizer, forget)
         if self.optimizer_depth > 1:
             return  # a step that calls its parent's, or wraps another optimizer: one step
         was, self.doing, self.since = self.doing, OPTIMIZER, self.clock()
@@ -249,3 +257,11 @@ class Recorder:
             self.optimizer_seen = True
             self.updates = 1
             self.provisional.clear()
+
+    def living_optimizers(self) -> list[Any]:
+        """Those that were ever seen to step, and are still there."""
+        return [optimizer for ref in list(self._optimizers.values()) if (optimizer := ref()) is not None]
+
+
+def _forget(optimizers: dict[int, Any], number: int, _: Any) -> None:
+    optimizers.pop(number, None)

@@ -22,6 +22,10 @@ class Schedules:
     def left(self, token: Any, result: Any, error: BaseException | None) -> None:
         """Nothing to leave."""
 
+    def are_any(self) -> bool:
+        """Whether one of them is still there."""
+        return any(ref() is not None for ref in list(self._made))
+
     def ends_after(self, steps: int) -> str | None:
         """A live schedule that goes with the ``steps`` of the training and raises after its last one, in words."""
         for ref in list(self._made):

@@ -65,6 +65,15 @@ def missing_compiler(device: str) -> str | None:
     return None
 
 
+def why_nothing() -> str:
+    """Why torch may run on in eager mode without a word, although it was told to compile."""
+    if os.environ.get("TORCHDYNAMO_DISABLE", "") not in ("", "0"):
+        return "TORCHDYNAMO_DISABLE is set"
+    if getattr(sys.modules.get("torch._dynamo.config"), "suppress_errors", False):
+        return "the script has errors of torch.compile suppressed"
+    return "it gives no reason"
+
+
 def load(watch: CompileWatch) -> None:
     """Imports Dynamo and inductor (seconds, the first time): now, rather than in the middle of a step."""
     missing = [name for name in COMPILER if name not in sys.modules]

@@ -43,7 +43,7 @@ class Kernels:
     def __init__(
         self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1
     ) -> None:
-        self._torch = torch
+        self.torch = torch
         self.world = world
         self.batch_norm = False
         """Whether a root has a batch norm, which a batch of one sample breaks."""
@@ -64,9 +64,9 @@ class Kernels:
 
     def adopt(self, module: Any, previous: Any) -> RootKernels:
         """A root has been found; ``previous`` is what the script had in its slot."""
-        norm = self._torch.nn.modules.batchnorm._BatchNorm
+        norm = self.torch.nn.modules.batchnorm._BatchNorm
         self.batch_norm = self.batch_norm or any(isinstance(part, norm) for part in module.modules())
-        root = RootKernels(self._torch, module, previous, self.places, self.watch)
+        root = RootKernels(self.torch, module, previous, self.places, self.watch)
         former = next(iter(self.roots), None)
         if former is not None:
             root.set(autocast=former.setting.autocast, compile=former.setting.compile)
@@ -133,9 +133,22 @@ class Kernels:
             self._place()
         return found
 
+    def compiled_nothing(self, asked: Mapping[str, Value]) -> str | None:
+        """Why a change that asks to compile is not what runs: torch has made no graph of anything it was called for."""
+        if asked.get("compile", SCRIPT) in (SCRIPT, compiling.OFF):
+            return None
+        called = [root for root in self.roots if root.calls]
+        if not called or any(root.compiles for root in called):
+            return None
+        return "torch compiled nothing and went on in eager mode (%s)" % compiling.why_nothing()
+
+    def modules(self) -> list[Any]:
+        """The trained modules that are still there."""
+        return [module for root in self.roots if (module := root.module) is not None]
+
     def too_large(self, size: int, largest: int | None) -> str | None:
         """Why batches of ``size`` will not fit into a GPU that has carried ``largest``, or None. Asks the driver."""
-        cuda = self._torch.cuda
+        cuda = self.torch.cuda
         if not largest or size <= largest or not any(root.device == "cuda" for root in self.roots):
             return None
         held, peak = cuda.memory_allocated(), cuda.max_memory_allocated()
@@ -179,7 +192,7 @@ class Kernels:
         if note is None and asked != SCRIPT and in_force not in (None, asked):
             note = "the script decides: its own region keeps %s" % in_force
         if reason is None and roots:
-            note = note or emulated.words_of(self._torch, roots[0].device, asked)
+            note = note or emulated.words_of(self.torch, roots[0].device, asked)
         return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
 
     def _compile(self) -> Row:

@@ -69,6 +69,8 @@ class RootKernels:
         self.seen: str | None = None
         self.partly: str | None = None
         self.own_autocast: str | None = None
+        self.compiles = False
+        """Whether torch has ever made a graph of it for us."""
 
     # ---- asking ----
 
@@ -102,6 +104,11 @@ class RootKernels:
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
+
+    @property
+    def module(self) -> Any:
+        """None once it is gone."""
+        return self._module()
 
     @property
     def alive(self) -> bool:
@@ -220,12 +227,13 @@ class RootKernels:
         if call is None:
             call = self._compiled[setting] = compiling.compiled_call(self._torch, setting.compile)
         heard: list[int] = []
-        self._watch.heard = heard
+        self._watch.heard, made = heard, 0 if self.compiles else compiling.graphs_made()
         try:
             with compiling.backward_with_forward():
                 result = call(wrapped if wrapped is not None else module, args, kwargs)
         finally:
             self._watch.heard = None
+        self.compiles = self.compiles or compiling.graphs_made() > made
         if heard:
             self._recompiled(setting, max(heard))
         return self._apart(result) if self.device == "cuda" and setting.compile != "default" else result
