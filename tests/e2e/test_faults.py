@@ -166,7 +166,9 @@ def storm(seed: int) -> Job:
 def test_a_storm_of_changes_and_faults_in_one_run(pool: Pool, seed: int) -> None:
     done, bare = pool.result(storm(seed)), pool.result(calm(seed))
     assert done.status == 0, done.talk + done.text[-3000:]
-    assert done.output == bare.output, difference(done, bare)
+    # many workers that find no file left to open write about it to stderr themselves
+    assert told(done) == told(bare), difference(done, bare)
+    assert "descriptors-late" in strikes(seed) or done.output == bare.output, difference(done, bare)
     assert done.final is not None and done.report is not None
     assert done.final["children"] == 0 and done.report["survivors"] == []
     assert len(done.report["ledger"]) + done.report["events_dropped"] >= CHANGES // 2

@@ -19,7 +19,8 @@ BACK = "back to the settings before"
 class Row:
     """``ours``: while a change is under way or in force. ``own``: under the script's own settings.
 
-    ``faults`` by name; ``tests`` as ``tests/room/test_file.py::test_name``.
+    ``faults`` by name (by their words where nothing in the script is at fault); ``tests`` as
+    ``tests/room/test_file.py::test_name``.
     """
 
     kind: str
@@ -108,10 +109,40 @@ ROWS = (
         "a forward fails under `autocast`, or does not compile",
         "that call runs the old way, random numbers and buffers put back; rolled back",
         AS_BARE,
+        faults=("assign", "assign-late", "scatter", "evaluating", "the C++ compiler does not work"),
         tests=(
             "tests/probe/test_kernels_autocast.py::test_a_failing_forward_runs_the_old_way_and_leaves_no_trace",
             "tests/probe/test_kernels_compile.py::test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace",
         ),
+    ),
+    Row(
+        MODEL,
+        "a backward fails under it",
+        f"{BACK}; one step's gradients count as 0",
+        AS_BARE,
+        faults=("backward",),
+    ),
+    Row(
+        MODEL,
+        "the loss becomes nan or all gradients 0, and they were not before",
+        "back to the model and optimizer before the change, and how many updates that costs; said before where no "
+        "snapshot fits",
+        "goes on so, as without the cockpit",
+        faults=("nan", "nan-skipped", "vanish"),
+    ),
+    Row(
+        MODEL,
+        "one loss is nan, or it was nan before",
+        "the change stands",
+        "goes on so, as without the cockpit",
+        faults=("nan-once", "nan-own"),
+    ),
+    Row(
+        MODEL,
+        "torch compiles again and again, up to its limit, or nothing at all, and goes on without",
+        f"{BACK}; the reason says which",
+        "goes on so, as without the cockpit",
+        faults=("storm", "torch compiles nothing without saying so"),
     ),
     Row(
         MODEL,
