@@ -355,7 +355,7 @@ def test_waits_are_told_apart(it, tmp_path: Path):
 def test_what_lands_on_the_last_batch_of_an_epoch_is_reported_in_the_next(it):
     model, optimizer = made(it)
     loader = loader_of(it, 24, num_workers=1)
-    it.probe.changes.looked_at = lambda stream, iterator: None  # as if no batch had followed
+    it.probe.changes.looked_at = lambda stream, iterator, took_ns: None  # as if no batch had followed
     epoch(it, loader, model, optimizer, {2: lambda: it.ask("c1", now=True, num_workers=2)})
     assert states(it, "c1") == ["applying"]
     del it.probe.changes.looked_at
