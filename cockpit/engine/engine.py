@@ -64,6 +64,7 @@ class Engine:
         self._pids = processes.read_pids(run)
         self._gone_s: float | None = None
         self._told: set[int] = set()
+        self._met: dict[int, int | None] = {}
         self._alone_s: float | None = None
         self._steady = Steady(clock)
         self._over_s = self._steady.now_s()
@@ -192,7 +193,8 @@ class Engine:
         for action in phases.decide(view):
             if isinstance(action, phases.Send):
                 for pid in action.pids:
-                    started = self._pids.training_started if self._pids and pid == self._pids.training else None
+                    training = self._pids is not None and pid == self._pids.training
+                    started = self._pids.training_started if self._pids and training else self._met.get(pid)
                     processes.send(self._run, pid, action.number, started)
                 self._told.update(action.pids)
             elif isinstance(action, phases.Finish):
@@ -206,7 +208,8 @@ class Engine:
         training = pids.training if pids else None
         others: tuple[processes.Process, ...] = ()
         if with_others:
-            found = processes.marked(self._run, self._ears.worker_pids())
+            found = processes.marked(self._run, self._ears.worker_pids(), self._met)
+            self._met = {process.pid: process.started_ticks for process in found}
             others = tuple(process for process in found if process.pid != training)
         ended = processes.read_exit(self._run) if self._gone_s is not None else None
         return phases.View(

@@ -1,7 +1,8 @@
 """Which processes belong to a run, whether they live, and signals to them. Used by the engine and by listings.
 
-A process belongs to a run if it bears the run's mark in its environment, whoever its parent is by now. Nothing else
-is ever signalled: each is looked at again, through a handle that cannot mean a later process, right before.
+A process belongs to a run if it bears the run's mark in its environment, whoever its parent is by now; where a title
+was written over that, if it descends from the run's keeper. Nothing else is ever signalled: each is looked at again,
+through a handle that cannot mean a later process, right before.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cockpit.model.names import ENV_RUN
-from cockpit.sensors.procfs import has_mark, list_pids, read_stat, read_text
+from cockpit.sensors.procfs import has_mark, has_title, list_pids, read_stat, read_text
 from cockpit.sensors.tree import WORKER_NAME
 
 from .rundir import RunDir, read_json
 
 PROC = Path("/proc")
+DEEPEST = 64
+"""So many parents are asked at most: pids may be handed out anew between two looks."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Process:
     pid: int
     name: str
     is_worker: bool
+    started_ticks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,30 +85,55 @@ def mark_of(run: RunDir) -> str:
     return f"{ENV_RUN}={run.data}"
 
 
-def marked(run: RunDir, workers: Iterable[int] = ()) -> tuple[Process, ...]:
-    """Every living process that bears the run's mark; ``workers`` are pids known to be loader workers."""
-    known = set(workers)
-    mark = os.fsencode(mark_of(run))
+def marked(
+    run: RunDir, workers: Iterable[int] = (), met: Mapping[int, int | None] = MappingProxyType({})
+) -> tuple[Process, ...]:
+    """Every living process that bears the run's mark; ``workers`` are pids known to be loader workers.
+
+    ``met``: start times of those that were found before. One without a legible mark cannot be known a second time
+    once the keeper has ended.
+    """
+    known, pids = set(workers), read_pids(run)
     found = []
     for pid in list_pids(PROC):
-        if pid != os.getpid() and has_mark(PROC, pid, mark):
+        again = pid in met and is_alive(pid, met[pid])  # what waits to be reaped is gone
+        if pid != os.getpid() and (again or _belongs(run, pids, pid)):
             stat = read_stat(PROC, pid)
             if stat is not None:
-                found.append(Process(pid, stat.name, stat.name == WORKER_NAME or pid in known))
+                is_worker = stat.name == WORKER_NAME or pid in known
+                found.append(Process(pid, stat.name, is_worker, stat.started_ticks))
     return tuple(sorted(found, key=lambda process: process.pid))
+
+
+def _belongs(run: RunDir, pids: Pids | None, pid: int) -> bool:
+    if has_mark(PROC, pid, os.fsencode(mark_of(run))):
+        return True
+    return pids is not None and pid != pids.keeper and has_title(PROC, pid) and _descends(pid, pids)
+
+
+def _descends(pid: int, pids: Pids) -> bool:
+    """Whether ``pid`` hangs on the run's own keeper, which takes in every orphan of the training."""
+    for _ in range(DEEPEST):
+        if pid == pids.keeper:
+            return is_alive(pid, pids.keeper_started)
+        stat = read_stat(PROC, pid)
+        if stat is None or stat.parent <= 1:
+            return False
+        pid = stat.parent
+    return False
 
 
 def send(run: RunDir, pid: int, number: signal.Signals, started_ticks: int | None = None) -> bool:
     """Signal one process that is surely of this run; False where it is not or is gone.
 
     It must bear the mark, or have been started at ``started_ticks`` (a training that sets its own title, as many do,
-    overwrites the environment that /proc shows).
+    overwrites the environment that /proc shows), or hang on the run's keeper with such a title.
     """
     handle = open_handle(pid)
     try:
         stat = read_stat(PROC, pid)
         is_known = started_ticks is not None and stat is not None and stat.started_ticks == started_ticks
-        if not is_known and not has_mark(PROC, pid, os.fsencode(mark_of(run))):
+        if not is_known and not _belongs(run, read_pids(run), pid):
             return False
         if handle is None:
             os.kill(pid, number)

@@ -78,6 +78,12 @@ def has_mark(proc: Path, pid: int, mark: bytes) -> bool:
     return mark in (read_bytes(f"{proc}/{pid}/environ") or b"").split(b"\0")
 
 
+def has_title(proc: Path, pid: int) -> bool:
+    """Whether a title of its own has been written over the variables it was started with, so that none can be read."""
+    found = read_bytes(f"{proc}/{pid}/environ")
+    return bool(found) and b"=" not in found  # type: ignore[operator]
+
+
 def list_pids(proc: Path) -> Iterator[int]:
     """All processes that ``/proc`` shows now."""
     try:

@@ -119,6 +119,42 @@ def test_after_the_grace_everything_with_the_mark_goes_and_nothing_else(start, f
         os.kill(unmarked, signal.SIGKILL)
 
 
+TITLE = """
+def wipe():  # what setproctitle does to the variables that /proc shows
+    import ctypes
+    first, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+    ctypes.memset(first, 0, end - first)
+"""
+
+
+def test_whoever_has_written_a_title_over_the_mark_is_found_by_its_parents(start, foreign) -> None:
+    """The training has set its title before it forked its workers and a helper, so that none of them shows the mark."""
+    body = """
+    import ctypes, signal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    wipe()
+    for name in (b"pt_data_worker", b"helper"):
+        if os.fork() == 0:
+            os.setsid()
+            ctypes.CDLL(None).prctl(15, name)
+            time.sleep(60)
+    print(child("unmarked", env={}).pid, flush=True)
+    time.sleep(60)
+    """
+    run: Started = start(python(SPAWN + TITLE + textwrap.dedent(body)))
+    unmarked = int(wait_for(run.run.output.read_text, "the other child"))
+    try:
+        worker = wait_for(lambda: named(run, "pt_data_worker"), "the worker is there")[0]
+        helper = wait_for(lambda: named(run, "helper"), "the helper is there")[0]
+        assert run.ask("stop", grace_s=0.3)["ok"]
+        state = run.ended()
+        assert state.exit_status == 137 and state.survivors == ()
+        assert gone(worker) and gone(helper)
+        assert not gone(unmarked) and foreign.poll() is None
+    finally:
+        os.kill(unmarked, signal.SIGKILL)
+
+
 def test_force_shortens_a_grace_that_runs(start) -> None:
     body = "import signal; signal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True)); child('x')\n"
     run = start(training(body + "while True: time.sleep(1)"))
