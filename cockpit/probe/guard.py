@@ -114,12 +114,14 @@ class Guard:
         return self._disguised(replacement, original, UNSEEN)
 
     def timed(
-        self, name: str, original: Any, phase: str, recorder: Any, leave: Callable[..., None], frames: int = 1
-    ) -> Any:
+        self, name: str, original: Any, phase: str, recorder: Any, leave: Callable[..., None], frames: int = 1,
+        on_trial: Any = None,
+    ) -> Any:  # fmt: skip
         """``original`` timed as ``phase`` in the training's thread; then ``leave(began_ns, charged_ns)``.
 
         ``charged_ns`` is what had been charged to phases at the beginning, so that nothing counts twice.
         Other threads pass straight through. Written out flat: each call it saves is saved every step.
+        ``on_trial`` stands in for ``original`` while a change is on trial, and is one frame more.
         """
         is_compiling, switch = self._is_compiling, self.switch(name)
         clock, ident = recorder.clock, recorder.ident
@@ -133,10 +135,11 @@ class Guard:
             was, charged = recorder.doing, recorder.charged
             recorder.doing = phase
             began = recorder.since = clock()
+            work = original if on_trial is None or recorder.trial is None else on_trial
             try:
-                return original(*args, **kwargs)
+                return work(*args, **kwargs)
             except BaseException as error:
-                unseen(error, frames)
+                unseen(error, frames + (work is not original))
                 raise
             finally:
                 recorder.doing = was

@@ -61,8 +61,9 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     def backward() -> None:
         after = probe.training.after_backward
-        inner = watched(torch.autograd.backward, recorder, guard.run)
-        torch.autograd.backward = guard.timed("backward", inner, phases.BACKWARD, recorder, after, frames=2)
+        original = torch.autograd.backward
+        on_trial = watched(original, recorder, guard.run)
+        torch.autograd.backward = guard.timed("backward", original, phases.BACKWARD, recorder, after, on_trial=on_trial)
 
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]

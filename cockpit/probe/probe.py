@@ -65,8 +65,10 @@ class Probe:
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
-        self.asks.foretellers.append(lambda ask: self.guard.run("kernels", self.landing.foretell, ask))
-        self.landing.scheduled = self.batching.schedules.are_any
+        trials = self.landing.trials
+        self.asks.foretellers.append(lambda ask: self.guard.run("kernels", trials.foretell, ask))
+        trials.scheduled = self.batching.schedules.are_any
+        trials.on_forward = lambda: self.guard.run("kernels", trials.at_forward)
         self.stacks = Stacks(self.recorder, self.registry, self.mechanism.stuck)
         self.changes = Changes(self.recorder, self.registry, self.asks, self._control, self.landing, self.batching)
         self.hooks = LoaderHooks(
@@ -74,7 +76,7 @@ class Probe:
         )
         self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
         self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
-        self.hooks.on_boundary, self.hooks.on_batch = self.landing.at_boundary, self.landing.at_batch
+        self.hooks.on_boundary, self.hooks.on_batch = self.landing.at_boundary, trials.at_batch
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.epochs.close_trailing
         self.roots.on_dynamo = self.kernels.watch.attach
@@ -205,7 +207,7 @@ class Probe:
     def _exchange(self) -> None:
         for message in self.link.pump():
             self.guard.run("changes", self.asks.receive, message)
-            self.guard.run("kernels", self.landing.hear, message)
+            self.guard.run("kernels", self.landing.trials.hear, message)
             self.guard.run("stacks", self.stacks.receive, message)
 
     # ---- moments of the process ----

@@ -111,6 +111,8 @@ class Recorder:
         self.provisional: list[Mark] = []
         self.attention = False
         self.due_step = -1
+        self.has_forward = False
+        """While a step ends where the first forward of the next has been: its backward needs things as they are."""
         self.trial: Any = None
         """The change of the kernels that settles, which looks on at each backward."""
         self._optimizers: dict[int, weakref.ref[Any]] = {}

@@ -223,7 +223,9 @@ class Roots:
             if recorder.loaderless:
                 recorder.begin(recorder.last_forward)
         elif recorder.updates and (recorder.loaderless or recorder.next_of_trailing()):
+            recorder.has_forward = True
             recorder.end_step(began)
+            recorder.has_forward = False
 
 
 def _compiled_anything() -> bool:

@@ -133,6 +133,11 @@ class Kernels:
             self._place()
         return found
 
+    def mind_calls(self, on_call: Callable[[], None] | None) -> None:
+        """``on_call`` before each forward of a root from now on; None: no more."""
+        for root in self.roots:
+            root.on_call, root.active = on_call, not root.idle or on_call is not None
+
     def compiled_nothing(self, asked: Mapping[str, Value]) -> str | None:
         """Why a change that asks to compile is not what runs: torch has made no graph of anything it was called for."""
         if asked.get("compile", SCRIPT) in (SCRIPT, compiling.OFF):

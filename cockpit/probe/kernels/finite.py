@@ -47,16 +47,30 @@ class Finiteness:
         self._step: dict[str, tuple[int, bool]] = {}
         self._suspect = False
 
+    # ---- before anything has run under the change ----
+
+    def was(self, tensors: Any) -> None:
+        """A backward of a forward from before begins: what it starts from is how things were. Waits for it."""
+        for tensor in self._losses(tensors):
+            self.was_finite = self.was_finite and bool(tensor.detach().isfinite().all())
+
+    def was_after(self) -> None:
+        """It has run."""
+        self._judges_zeros = not self._all_zero_now()
+
     # ---- in a step ----
 
     def loss(self, step: int, tensors: Any) -> None:
         """What backward is about to begin from."""
-        torch = self._torch
-        for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors or ()):
-            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.is_sparse:
-                with torch.no_grad():
-                    value = tensor.detach()
-                    self._look(LOSS, step, value if value.numel() == 1 else value.float().sum())
+        for tensor in self._losses(tensors):
+            with self._torch.no_grad():
+                value = tensor.detach()
+                self._look(LOSS, step, value if value.numel() == 1 else value.float().sum())
+
+    def _losses(self, tensors: Any) -> list[Any]:
+        kind = self._torch.Tensor
+        found = (tensors,) if isinstance(tensors, kind) else tuple(tensors or ())
+        return [t for t in found if isinstance(t, kind) and t.is_floating_point() and not t.is_sparse]
 
     def gradients(self, step: int) -> None:
         """After backward: whether it has left any gradient that is not zero."""

@@ -2,7 +2,7 @@
 
 ``at_boundary`` is called at a training loader's ``__iter__``, ``at_step`` at the end of a step for as long as
 ``waits``; ``plan`` and ``ride`` let a change of loaders carry kernel knobs along. The newest change is on trial until
-the engine says (``hear``) that it is kept. It must never act in another thread than the training's, and never call a
+it is kept (``trials``). It must never act in another thread than the training's, and never call a
 change settled before a whole step has run under it.
 """
 
@@ -15,14 +15,12 @@ from typing import Any, Callable
 from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
-from . import snapshot
 from .control import Kernels, Row
 from .root import RolledBack
-from .trial import UNDONE, Trial, concerns
+from .trials import Trials
 
 LOOK_NS = 1_000_000_000
 """So often the rows are renewed while nothing but a trial needs the ends of steps."""
-RISK_NS = 10_000_000_000
 
 
 class Landing:
@@ -45,16 +43,12 @@ class Landing:
         self._looked_at = 0
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
         """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
-        self.scheduled: Callable[[], bool] = lambda: False
-        """Whether the script has a schedule of the learning rate."""
-        self._kept: set[str] = set()
+        self.trials = Trials(recorder, kernels, self._gone_back)
         self._looked_ns = 0
-        self._risk: str | None = None
-        self._risk_ns: int | None = None
 
     def restart(self) -> None:
         """In a forked child nothing is on its way."""
-        self._kept.clear()
+        self.trials.restart()
         self._pending.clear()
         self._settling.clear()
         self._last.clear()
@@ -86,10 +80,9 @@ class Landing:
     def at_step(self) -> None:
         """A step has ended, in the training's thread."""
         recorder = self._recorder
-        if recorder.trial is not None:
-            self._judge(recorder.trial)
-            if not self._busy and recorder.clock() - self._looked_ns < LOOK_NS:
-                return
+        self.trials.at_step()
+        if recorder.trial is not None and not self._busy and recorder.clock() - self._looked_ns < LOOK_NS:
+            return
         self._tell_settled()
         start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
         back, self._back = self._back, {}
@@ -102,11 +95,6 @@ class Landing:
         pending, self._pending = self._pending, []
         self._land([ask for ask in pending if ask.state == "queued"] + now)
         self.look()
-
-    def at_batch(self) -> None:
-        """A batch is about to be fetched: where a script skips every update, no step ends."""
-        if self._recorder.trial is not None:
-            self._judge(self._recorder.trial)
 
     def _is_due_now(self, ask: Any) -> bool:
         recorder = self._recorder
@@ -146,7 +134,7 @@ class Landing:
         """The kernel part of ``ask`` comes into force now; raises Refused, and then nothing has changed."""
         ask.former, ask.compiled = self._recorder.setting.change, self.kernels.watch.found()
         before = self.kernels.land(ask.kernels)
-        self._begin_trial(ask)
+        self.trials.begin(ask)
         for name in ask.kernels:
             self._reasons.pop(name, None)
             ask.before.setdefault(name, before.get(name))
@@ -159,71 +147,8 @@ class Landing:
         if ridden:
             self._back.update({name: SCRIPT if value is None else value for name, value in ridden.items()})
             self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
-            self._end_trial(ask)
+            self.trials.end(ask)
             self._recorder.awaited = True
-
-    # ---- on trial ----
-
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """In the probe's thread: the engine says that a change is kept."""
-        if message.get("m") == "kept":
-            self._kept.add(str(message.get("id")))
-            self._recorder.awaited = True
-
-    def foretell(self, ask: Any) -> str | None:
-        """In the probe's thread, before ``ask`` is applied: what could not be undone. None: not known yet."""
-        if not concerns(ask.kernels):
-            return ""
-        return None if self._risk_ns is None else self._risk or ""
-
-    def _begin_trial(self, ask: Any) -> None:
-        """What it finds of the change before it that is still on trial is what this one goes back to."""
-        recorder = self._recorder
-        recorder.trial = None
-        if concerns(ask.kernels) and recorder.thread == recorder.ident() and self.kernels.roots:
-            began = recorder.clock()
-            trial = Trial(self.kernels.torch, recorder, ask, self.kernels.modules(), self.scheduled())
-            trial.on_failure = lambda: self._give_back_kernels(ask)
-            recorder.trial = trial
-            if ask.knobs and ask.stall_ns:  # a swap's stall is told already; any other goes on until this is over
-                ask.stall_ns += recorder.clock() - began
-
-    def _end_trial(self, ask: Any) -> None:
-        """Its copies are let go."""
-        trial = self._recorder.trial
-        if trial is not None and trial.ask is ask:
-            self._recorder.trial = None
-
-    def _judge(self, trial: Trial) -> None:
-        ask, words = trial.ask, trial.found()
-        if words is None:
-            if ask.id in self._kept or ask.state == "rolled_back" or trial.is_over():
-                self._end_trial(ask)
-            return
-        self._recorder.trial = None
-        if trial.failed is None:
-            self._give_back_kernels(ask)
-        self._gone_back(ask, trial.put_back(words))
-
-    def _give_back_kernels(self, ask: Any) -> None:
-        for name in ask.kernels:
-            value = ask.before.get(name)
-            try:
-                self.kernels.land({name: SCRIPT if value is None else value})
-            except Refused:
-                self.kernels.land({name: SCRIPT})
-
-    def _look_at_risk(self) -> None:
-        """What would be said of a change that cannot be undone. In the training's thread: it looks at the state."""
-        recorder, kernels = self._recorder, self.kernels
-        now = recorder.clock()
-        if not kernels.roots or (self._risk_ns is not None and now - self._risk_ns < RISK_NS):
-            return
-        optimizers = recorder.living_optimizers()
-        needed = snapshot.sizes(kernels.torch, snapshot.trained(kernels.modules(), optimizers), optimizers)
-        reason = snapshot.room(kernels.torch, needed).reason
-        self._risk = None if reason is None else "%s: %s" % (UNDONE, reason)
-        self._risk_ns = now
 
     # ---- what was found ----
 
@@ -235,7 +160,7 @@ class Landing:
             ask, _ = self._settling.popleft()
             nothing = self.kernels.compiled_nothing(ask.kernels)
             if nothing is not None:
-                self._give_back_kernels(ask)
+                self.trials.give_back(ask)
                 self._gone_back(ask, nothing)
                 continue
             ask.in_force.update({name: rows[name].in_force for name in ask.kernels})
@@ -257,7 +182,7 @@ class Landing:
 
     def _gone_back(self, ask: Any, reason: str) -> None:
         """Its kernel part is not in force any more: its loaders' follows, and it is told."""
-        self._end_trial(ask)
+        self.trials.end(ask)
         self._last = [other for other in self._last if other is not ask]
         self._settling = deque(pair for pair in self._settling if pair[0] is not ask)
         rows = {row.name: row.in_force for row in self.kernels.reports()}
@@ -280,7 +205,7 @@ class Landing:
         """What is in force, for the rows. Called in the training's thread, about once a second."""
         self.kernels.watch.attach()
         self._looked_ns = self._recorder.clock()
-        self._look_at_risk()
+        self.trials.look_at_risk()
         roots, steps = self.kernels.roots, self._recorder.steps
         if steps > self._looked_at:
             self._looked_at = steps

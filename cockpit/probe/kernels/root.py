@@ -69,6 +69,8 @@ class RootKernels:
         self.seen: str | None = None
         self.partly: str | None = None
         self.own_autocast: str | None = None
+        self.on_call: Callable[[], None] | None = None
+        """Called before each forward, while a change is on trial."""
         self.compiles = False
         """Whether torch has ever made a graph of it for us."""
 
@@ -100,7 +102,7 @@ class RootKernels:
         if wanted.compile not in (SCRIPT, compiling.OFF):
             compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
-        self.active = not self.idle
+        self.active = not self.idle or self.on_call is not None
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
@@ -138,9 +140,11 @@ class RootKernels:
 
     def call(self, module: Any, args: Any, kwargs: Any) -> Any:
         """The root's forward under the setting."""
+        if self.on_call is not None:
+            self.on_call()
         self.calls += 1
         if self.idle:
-            self.active = False
+            self.active = self.on_call is not None
             return self._run(self.setting, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
         if kind in self._tried:

@@ -153,7 +153,7 @@ class Snapshot:
             found = ref()
             if found is None or found.shape != copied.shape:
                 return copied.to(device)  # replaced since: what was there is gone
-            found.copy_(copied)
+            found.data.copy_(copied)  # as data: a graph that is still needed must not refuse it
             return found
 
         return restore

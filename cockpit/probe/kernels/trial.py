@@ -1,13 +1,12 @@
 """One change of the kernels while it settles: what can be put back, what has gone wrong, a backward that fails.
 
 Begun by ``landing`` where a change lands, asked at each step's end, dropped when the change is kept or another lands.
-``watched`` stands round ``torch.autograd.backward`` for good, and only passes through while no change is on trial. It
-acts in the training's thread alone, and must never swallow what the script would have met without us.
+``watched`` stands in for ``torch.autograd.backward`` only as long. It acts in the training's thread alone, and must
+never swallow what the script would have met without us.
 """
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
@@ -42,6 +41,9 @@ class Trial:
         self.failed: str | None = None
         """Why a backward could not be run under it."""
         self.on_failure: Callable[[], None] = lambda: None
+        self.has_run: Callable[[], bool] = lambda: True
+        """Whether a forward has run under it: where forwards end the steps, the first backward is of one before."""
+        self._is_old = False
         self.torch = torch
         self._recorder = recorder
         self._step, self._began_ns = recorder.steps, recorder.clock()
@@ -49,6 +51,7 @@ class Trial:
         modules = list(modules)
         self._modules = [weakref.ref(module) for module in modules]
         self._gradients: list[tuple[weakref.ref[Any], Any]] | None = None
+        self._proven_step: int | None = None
         optimizers = recorder.living_optimizers()
         tensors = snapshot.trained(modules, optimizers)
         self._finite = Finiteness(torch, [p for module in modules for p in module.parameters() if p.requires_grad])
@@ -69,18 +72,15 @@ class Trial:
 
     # ---- each backward ----
 
-    @property
-    def is_first(self) -> bool:
-        """No whole step has run under the change."""
-        return self._recorder.steps == self._step
-
     def before_backward(self, tensors: Any) -> None:
-        """What it starts from, and while the change is new, the gradients that are there."""
-        if self.is_first:
-            self._gradients = self._kept_gradients()
+        """What it starts from; and until a whole step's have run under the change, the gradients that are there."""
+        new = self._proven_step in (None, self._recorder.steps)
+        self._gradients = self._kept_gradients() if new else None
+        self._is_old = not self.has_run()
+        if self._is_old:
+            self._finite.was(tensors)
         else:
-            self._gradients = None
-        self._finite.loss(self._recorder.steps, tensors)
+            self._finite.loss(self._recorder.steps, tensors)
 
     def _kept_gradients(self) -> list[tuple[weakref.ref[Any], Any]] | None:
         parameters = self._parameters()
@@ -90,6 +90,12 @@ class Trial:
             return None
 
     def after_backward(self) -> None:
+        """It has run."""
+        if self._is_old:
+            self._finite.was_after()
+            return
+        if self._proven_step is None:
+            self._proven_step = self._recorder.steps
         self._finite.gradients(self._recorder.steps)
 
     def backward_failed(self, error: Exception) -> bool:
@@ -127,7 +133,7 @@ class Trial:
         """The state from before the change, where it was kept; the whole reason."""
         if self.failed is not None:
             return words
-        steps = self._recorder.steps - self._step
+        steps = self._recorder.steps - self._step + bool(self._recorder.updates)
         lost = {0: "no update is", 1: "the update of 1 step is"}.get(steps, "the updates of %d steps are" % steps)
         self._drop_gradients()
         if self.snapshot is None:
@@ -146,12 +152,14 @@ class Trial:
 
 
 def watched(original: Callable[..., Any], recorder: Recorder, run: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch.autograd.backward``, with the change on trial looking on. ``run`` is the guard's."""
+    """``torch.autograd.backward``, with the change on trial looking on. Called in the training's thread alone.
 
-    @functools.wraps(original)
+    ``run`` is the guard's.
+    """
+
     def backward(*args: Any, **kwargs: Any) -> Any:
         trial = recorder.trial
-        if trial is None or recorder.thread != recorder.ident() or inside_backward(trial.torch):
+        if trial is None or recorder.thread is None or inside_backward(trial.torch):
             return original(*args, **kwargs)
         run("trial", trial.before_backward, args[0] if args else kwargs.get("tensors"))
         try:
