@@ -225,11 +225,13 @@ def test_the_reason_for_silence_is_told_where_it_is_known() -> None:
 def test_every_trial_says_in_full_why_and_on_what_it_rests() -> None:
     state, now_s = scenes.steady()
     reason = "the workers died at once: " + "no room left in /dev/shm " * 8
-    state = fold(state, ChangeMoved(now_s, "q1", "rolled_back", 6000, reason=reason.strip()))
+    note = "12 more workers of 1.2 GB each\x1b[2J, and 3 GB are left"
+    state = fold(state, ChangeMoved(now_s, "q1", "rolled_back", 6000, reason=reason.strip(), note=note))
     rows = text_of(frame(View(state, now_s, tried=0), 80, 24)).split("\n")
     assert rows[3].startswith("TRIALS") and "rolled back" in rows[4]
     assert " ".join(" ".join(rows[5:9]).split()).startswith(reason.strip())
     text = "\n".join(rows)
+    assert "said before: 12 more workers of 1.2 GB each, and 3 GB are left" in " ".join(text.split())
     assert "at step 887, stood still for 84 ms, 310→685 over " in text
     assert rows[-1].startswith(" ↑↓ scroll") and "esc back" in rows[-1]
     assert " baseline " in text and all(len(row) <= 80 for row in rows)
