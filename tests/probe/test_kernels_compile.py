@@ -282,3 +282,18 @@ def test_the_watch_hears_only_one_thread_at_a_time():
     assert watch.began_ns is not None
     watch._ended(Told)
     assert watch.began_ns is None and watch.recompiles == 1
+
+
+def test_torch_that_goes_on_in_eager_mode_without_a_word(quick, monkeypatch):
+    model, asked = net(), {"compile": "default"}
+    kernels = control(model)
+    with torch.compiler.set_stance("force_eager"):
+        kernels.land(asked)
+        assert kernels.compiled_nothing(asked) is None, "nothing was called yet"
+        model(batch())
+    assert kernels.compiled_nothing(asked) == "torch compiled nothing and went on in eager mode (it gives no reason)"
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    assert "TORCHDYNAMO_DISABLE is set" in (kernels.compiled_nothing(asked) or "")
+    assert kernels.compiled_nothing({"autocast": "bf16"}) is None
+    model(batch())
+    assert kernels.compiled_nothing(asked) is None

@@ -166,7 +166,7 @@ def machine(left):
     [
         (4 << 30, 1 << 30, None),
         (4 << 30, (1 << 30) + 4096, "a copy of its state needs 1.1 GB, and 1.1 GB may be taken"),
-        (400 << 30, 50 << 30, "a copy of its state (54 GB) would take about 45 s"),
+        (400 << 30, 50 << 30, "a copy of its state (54 GB) would take about 67 s"),
         (None, 1, "a copy of its state needs 1 B, and it is not known what is free"),
     ],
     ids=["fits", "too-large", "too-slow", "unknown"],

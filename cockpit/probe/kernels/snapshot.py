@@ -17,7 +17,7 @@ from ..preflight import look, words_of
 SHARE = 0.25
 """Of the memory that is free, so much may be taken."""
 LONGEST_S = 2.0
-BYTES_PER_S: Mapping[tuple[str, str], float] = {("cpu", "cpu"): 1.2e9, ("cuda", "cuda"): 100e9, ("cuda", "cpu"): 2e9}
+BYTES_PER_S: Mapping[tuple[str, str], float] = {("cpu", "cpu"): 0.8e9, ("cuda", "cuda"): 100e9, ("cuda", "cpu"): 2e9}
 """What copying from one kind of device to another comes to at least, with memory that nobody has touched yet."""
 DEEPEST = 6
 
@@ -201,5 +201,5 @@ def scalers(torch: Any) -> list[Any]:
     while todo:
         kinds.add(kind := todo.pop())
         todo += kind.__subclasses__()
-    found = [thing for thing in gc.get_objects() if type(thing) in kinds]  # a lookup each: there are very many
+    found = [thing for thing in gc.get_referrers(*kinds) if type(thing) in kinds]  # an object refers to its class
     return [scaler for scaler in found if scaler._enabled and scaler._scale is not None]
