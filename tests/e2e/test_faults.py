@@ -103,8 +103,9 @@ def check_own(ours: Outcome, bare: Outcome, fault: Fault) -> None:
     assert bare.status == STATUS[fault.own], bare.text[-3000:]
     assert ours.status == bare.status, ours.talk + ours.text[-3000:]
     mine, theirs = told(ours), told(bare)
-    # a worker that dies on its own may have sent its message or not: torch then says one thing or another, bare too
-    words = 1 if fault.kind == "dies" else 3
+    # a worker that is gone is missed by its signal, or by the next batch that is fetched from it, a moment later: torch
+    # then says one thing or another, bare too (seen under load: a refused or a reset connection)
+    words = 1 if fault.kind in ("dies", "killed") else 3
     assert mine[-1].split(" ")[:words] == theirs[-1].split(" ")[:words]
     assert all(one == other for one, other in zip(mine[:-1], theirs[:-1], strict=False)), difference(ours, bare)
     assert ours.report is not None
