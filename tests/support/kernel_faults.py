@@ -50,9 +50,10 @@ class Fault:
 KERNEL_FAULTS = (
     Fault("assign", "fails in a forward", "an assignment into a float32 tensor", "Index put requires"),
     Fault("assign-late", "fails in a forward", "… in a branch that comes some steps later", "forward ran twice",
-          same=False),
+          "back to the settings before; one forward ran twice", same=False),
     Fault("scatter", "fails in a forward", "`scatter_add_` into a float32 tensor", "scatter"),
-    Fault("evaluating", "fails in a forward", "`.numpy()` of bfloat16, in an evaluation only", "BFloat16"),
+    Fault("evaluating", "fails in a forward", "`.numpy()` of bfloat16, in an evaluation only", "BFloat16",
+          "back to the settings before", same=False),
     Fault("backward", "fails in a backward", "an own autograd function without `custom_fwd`", "in backward", ONE_STEP,
           same=False),
     Fault("nan", "diverges", "the loss becomes nan", "loss became", UNDONE, SPOILT, same=False),

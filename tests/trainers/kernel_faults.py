@@ -87,7 +87,8 @@ def evaluate(model, loader):
         for x, y in loader:
             with region():
                 out = model(x)
-            total += float(((out.numpy() - y.numpy()) ** 2).mean())  # the metric is NumPy's
+            out = out.float() if OWN else out  # the metric is NumPy's
+            total += float(((out.numpy() - y.numpy()) ** 2).mean())
     model.train()
     return total / len(loader)
 
