@@ -23,7 +23,7 @@ FDS_PER_WORKER = 4
 FDS_KEPT_FREE = 32
 FORKED_BYTES, STARTED_BYTES = 8 * 10**6, 150 * 10**6
 """What a worker holds at least, before any dataset of weight: the pages that a forked one writes to; a torch of its
-own where it is started anew. Measured with torch 2.14.1, and rounded down."""
+own where it is started anew. Floors, meant to be too low rather than too high: a false alarm is believed once."""
 CGROUP = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
