@@ -60,6 +60,10 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         after = probe.training.after_backward
         torch.autograd.backward = guard.timed("backward", torch.autograd.backward, phases.BACKWARD, recorder, after)
 
+    def twice() -> None:
+        noted = probe.kernels.twice
+        torch.autograd.grad = guard.around("twice", torch.autograd.grad, noted.entering, noted.left)
+
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]
         # is_compiling() itself makes Dynamo keep code that does nothing: one more compilation for each optimizer
@@ -78,7 +82,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         probe.roots.search()
 
     return {
-        "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
+        "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward, "twice": twice,
         "optimizer": optimizers, "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 

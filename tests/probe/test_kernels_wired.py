@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import pytest
@@ -215,6 +216,47 @@ def test_without_a_loader_it_lands_at_a_step(it):
         train_step(model, optimizer, torch.ones(4, 2))
     assert found[-1] == torch.bfloat16 and changes(it)[-1] == ("c1", "settling")
     assert it.of("loaders")[-1]["loaders"] == [] and knobs(it)["autocast"]["in_force"] == "bf16", "it has its rows too"
+
+
+def test_the_next_folds_model_gets_what_is_in_force(it):
+    """Not at ever longer distances, as what merely joins: nothing that was found is called any more."""
+    first = Training(it)
+    for _ in range(4):
+        first.epoch()
+    it.ask("c1", autocast="bf16")
+    first.epoch()
+    assert first.dtypes[-1] == torch.bfloat16
+    ensemble, fold = [], first
+    for stays in (False, True):  # of the former model nothing is left; then it lives on
+        ensemble += [fold] if stays else []
+        first = fold = None
+        gc.collect()
+        fold = Training(it)
+        fold.epoch()
+        assert len(it.probe.kernels.roots) == 1 + len(ensemble)
+        assert set(fold.dtypes[3:]) == {torch.bfloat16}
+        row = knobs(it)["autocast"]
+        assert (row["script"], row["in_force"], row["can"]) == ("off", "bf16", True)
+    it.ask("c2", autocast="script")
+    fold.epoch()
+    assert fold.dtypes[-1] == torch.float32 and changes(it)[-1] == ("c2", "settling")
+
+
+def test_gradients_that_are_differentiated_again_rule_compile_out(it):
+    training = Training(it)
+    training.epoch()
+    assert torch.autograd.grad(training.model(torch.ones(4, 2)).sum(), training.model.inner.weight)
+    it.beat()
+    assert knobs(it)["compile"]["can"], "once is nothing special"
+    for batch in training.loader:
+        train_step(training.model, training.optimizer, batch)
+        out = training.model(batch.requires_grad_())
+        (slope,) = torch.autograd.grad(out.sum(), batch, create_graph=True)
+        slope.square().mean().backward()
+    it.ask("c1", compile="default")
+    training.epoch()
+    assert changes(it) == [("c1", "refused")] and "create_graph" in it.of("change")[-1]["reason"]
+    assert not knobs(it)["compile"]["can"] and "create_graph" in knobs(it)["compile"]["reason"]
 
 
 def test_several_ranks_are_refused(it):

@@ -89,6 +89,7 @@ def keep_torch(monkeypatch: Any) -> None:
         (module.DataLoader, "__init__"), (module.DataLoader, "__iter__"), (module.DataLoader, "__len__"),
         (module._BaseDataLoaderIter, "__next__"), (torch.optim.lr_scheduler.LRScheduler, "__init__"),
         (module._BaseDataLoaderIter, "_next_index"), (torch.autograd, "backward"), (nn.Module, "__call__"),
+        (torch.autograd, "grad"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))
     for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):

@@ -35,6 +35,8 @@ class Landing:
         kernels.bypassed = lambda: self._bypassed
         asks.compiled = kernels.watch.found
         self._bypassed = False
+        self.lost = False
+        """Whether steps went by in which no known module was called: the script trains another one now."""
         self._looked_at = 0
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
         """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
@@ -178,7 +180,8 @@ class Landing:
         roots, steps = self.kernels.roots, self._recorder.steps
         if steps > self._looked_at:
             self._looked_at = steps
-            self._bypassed = bool(roots) and not any(root.called for root in roots)
+            self.lost = not any(root.called for root in roots)
+            self._bypassed = bool(roots) and self.lost
             for root in roots:
                 root.called = False
         for root in roots:

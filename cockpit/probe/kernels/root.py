@@ -20,6 +20,7 @@ from . import autocast as casts
 from . import compiling
 from .casting import Outputs
 from .keep import Kept
+from .twice import Twice
 
 RANDOM = "not numerically neutral: compiled dropout draws from another stream"
 
@@ -44,13 +45,14 @@ class RootKernels:
     itself had in that slot (its own ``module.compile()``), or None."""
 
     def __init__(
-        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch
+        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch, twice: Twice
     ) -> None:
         self._torch = torch
         self.previous = previous
         self._module = weakref.ref(module)
         self._places = places
         self._watch = watch
+        self._twice = twice
         self._compiled: dict[Setting, Callable[[Any, Any, Any], Any]] = {}
         self._spent: dict[Setting, int] = {}
         self._tried: set[tuple[bool, bool]] = set()
@@ -85,6 +87,9 @@ class RootKernels:
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
+        again = self.cannot_compile
+        if again is not None and word != compiling.OFF:
+            raise Refused(again)
         tried = self._spent.get(self.setting._replace(compile=word), 0)
         if tried >= compiling.recompile_limit():
             raise Refused("recompiled %d times before, which is torch's limit: it would go on without" % tried)
@@ -112,6 +117,12 @@ class RootKernels:
         """Whether what the script has for this root is compiled, in place or by a wrapper."""
         module = self._module()
         return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
+
+    @property
+    def cannot_compile(self) -> str | None:
+        """Why what the script does with this root would fail, were it compiled."""
+        module = self._module()
+        return None if module is None else self._twice.reason(module)
 
     @property
     def untouched(self) -> list[str]:
@@ -180,6 +191,8 @@ class RootKernels:
                 self.own_autocast = casts.word_of(self._torch, self.device)
                 return self._inner(setting, module, args, kwargs)
             there = casts.word_of(self._torch, self.device)
+            if self.own_autocast is None and not casts.inside_any(self._torch):
+                self.own_autocast = casts.OFF  # it came while the knob was on already
             wanted = setting.autocast
             island = there == casts.OFF and casts.inside_any(self._torch)
             if island and casts.inside_backward(self._torch):
@@ -220,12 +233,15 @@ class RootKernels:
         if call is None:
             call = self._compiled[setting] = compiling.compiled_call(self._torch, setting.compile)
         heard: list[int] = []
+        made = compiling.graphs_made()
         self._watch.heard = heard
         try:
             with compiling.backward_with_forward():
                 result = call(wrapped if wrapped is not None else module, args, kwargs)
         finally:
             self._watch.heard = None
+            if heard:
+                self._watch.ours += compiling.graphs_made() - made
         if heard:
             self._recompiled(setting, max(heard))
         return self._apart(result) if self.device == "cuda" and setting.compile != "default" else result
