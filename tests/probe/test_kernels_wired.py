@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from watched import Rows, Slow, loader_of, train_step
 
 from cockpit.model.names import ENV_RUN, START_FILE
+from cockpit.probe.kernels import compiling
 from cockpit.probe.probe import told
 
 
@@ -164,6 +165,36 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
     assert (ticks[-1]["compile_ns"], ticks[-1]["recompiles"]) == (watch.total_ns, 0), "but told beside them"
     (epoch,) = it.of("epoch")
     assert epoch["wall_ns"] < 6 * 30 * 10**6 and epoch["whole"], "nor any epoch's"
+
+
+@pytest.mark.parametrize("when", ["boundary", "now", "fetching"])
+def test_loading_the_compiler_is_no_waiting_for_a_batch(it, monkeypatch, when):
+    """It is loaded where the change lands, inside a loader's own call; or a transform of the script compiles."""
+    watch = it.probe.kernels.watch
+
+    def load(*_):
+        began = watch.begin()
+        it.spend(9000)
+        watch.end(began)
+
+    monkeypatch.setattr(compiling, "load", load)
+    monkeypatch.setattr(torch, "compile", lambda call, mode=None: call)
+    monkeypatch.setattr(compiling, "missing_compiler", lambda device: None)
+    training = Training(it)
+    for epoch in range(3):
+        for n, batch in enumerate(training.loader):
+            if (epoch, n, when) in ((1, 2, "now"), (1, 5, "boundary")):
+                it.ask("c1", now=when == "now", compile="default")
+            train_step(training.model, training.optimizer, batch)
+            if (epoch, n, when) == (1, 2, "fetching"):
+                monkeypatch.setattr(Rows, "__getitem__", lambda self, index: (load(), torch.ones(2))[1])
+    assert watch.total_ns >= 9000 * 10**6
+    steps = it.steps()
+    assert max(step["wait"] for step in steps) < 100 and max(step["start"] for step in steps) < 100
+    assert all(step["wait"] + step["start"] <= step["lived"] for step in steps)
+    assert max(step["lived"] for step in steps[6:]) < 100
+    told = it.of("loaders")[-1]["loaders"][0]
+    assert told["epoch_start_ms"] < 100
 
 
 @pytest.mark.parametrize(("dtype", "word"), [(torch.bfloat16, "bfloat16 already"), (torch.float64, "in float64")])
