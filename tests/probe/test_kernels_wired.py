@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import traceback
 
 import pytest
 import torch
@@ -288,6 +289,28 @@ def test_gradients_that_are_differentiated_again_rule_compile_out(it):
     training.epoch()
     assert changes(it) == [("c1", "refused")] and "create_graph" in it.of("change")[-1]["reason"]
     assert not knobs(it)["compile"]["can"] and "create_graph" in knobs(it)["compile"]["reason"]
+
+
+def test_the_scripts_own_error_looks_as_it_does_without_a_knob(it):
+    class Touchy(Slow):
+        def forward(self, x):
+            if x.shape[0] == 3:
+                raise LookupError("theirs")
+            return super().forward(x)
+
+    def shown():
+        with pytest.raises(LookupError) as caught:
+            training.model(torch.ones(3, 2))
+        assert caught.value.__context__ is None and caught.value.__cause__ is None
+        return [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+    training = Training(it, Touchy(it))
+    training.epoch()
+    plain = shown()
+    it.ask("c1", autocast="bf16")
+    training.epoch()
+    assert shown() == plain and plain[-1] == "forward"
+    assert changes(it)[-1] == ("c1", "settling"), "it fails either way"
 
 
 def test_several_ranks_are_refused(it):

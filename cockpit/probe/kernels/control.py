@@ -196,7 +196,8 @@ class Kernels:
         notes.append(RANDOM)
         again = sum(root.recompiles for root in roots)
         if again:
-            notes.append("recompiled %d times (torch's limit is %d)" % (again, compiling.recompile_limit()))
+            often = "once" if again == 1 else "%d times" % again
+            notes.append("recompiled %s (torch's limit is %d)" % (often, compiling.recompile_limit()))
         shown = script if asked == SCRIPT else asked if any(root.calls for root in roots) else None
         return Row("compile", script, shown, reason is None, reason is None, reason, "; ".join(notes) or None)
 

@@ -147,31 +147,26 @@ class RootKernels:
             self.active = False
             return self._run(self.setting, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
-        if kind in self._tried:
-            try:
-                return self._run(self.setting, module, args, kwargs)
-            except Exception as error:
-                if _not_a_failure(error):
-                    raise
-                return self._again(error, None, module, args, kwargs)
-        kept = Kept(self._torch, module)
+        kept = None if kind in self._tried else Kept(self._torch, module)
         try:
             result = self._run(self.setting, module, args, kwargs)
         except Exception as error:
             if _not_a_failure(error):
                 raise
-            return self._again(error, kept, module, args, kwargs)
-        self._tried.add(kind)
-        return result
+            inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
+            reason = why(inner if isinstance(inner, Exception) else error)
+        else:
+            self._tried.add(kind)
+            return result
+        # outside of the handler: what is raised now is the script's own, and the only one that its user should see
+        return self._again(reason, kept, module, args, kwargs)
 
-    def _again(self, error: Exception, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
+    def _again(self, reason: str, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
         if kept is not None:
             kept.put_back()
         back = self._former if self._former != self.setting else Setting()
         result = self._run(back, module, args, kwargs)
-        inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
-        reason = why(inner if isinstance(inner, Exception) else error)
         if kept is None:
             reason += " (this step's forward ran twice: its random numbers were drawn twice)"
         self._give_up(back, reason)
