@@ -42,6 +42,7 @@ class Roots:
         self.searching = False
         self._next_look = 0
         self._lost = False
+        self._watched: list[weakref.ref[Any]] = []
         self.on_dynamo: Callable[[], Any] = lambda: None
         self.script_compiled: Callable[[], bool] = lambda: False
         """Whether anything was compiled that we did not ask for: then nothing that Dynamo has seen may change."""
@@ -194,6 +195,12 @@ class Roots:
         if type(previous) is not self._slot_class:
             slot = attributes["_compiled_call_impl"] = self._slot_class(weakref.ref(module), previous)
             slot.kernels = self._adopt(module, previous)
+            self._watched.append(weakref.ref(module, self._gone))
+
+    def _gone(self, ref: Any) -> None:
+        """A root has died, wherever it was dropped: the end of the next step is looked at. A store or two."""
+        self._watched.remove(ref)
+        self._recorder.awaited = True
 
     # ---- every forward of a root ----
 

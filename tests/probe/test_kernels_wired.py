@@ -251,17 +251,24 @@ def test_without_a_loader_it_lands_at_a_step(it):
 
 
 def test_the_next_folds_model_gets_what_is_in_force(it):
-    """Not at ever longer distances, as what merely joins: nothing that was found is called any more."""
+    """Not at ever longer distances, as what merely joins: what was found is gone, or not called any more."""
     first = Training(it)
     for _ in range(4):
         first.epoch()
     it.ask("c1", autocast="bf16")
     first.epoch()
     assert first.dtypes[-1] == torch.bfloat16
-    ensemble, fold = [], first
+    first = None
+    gc.collect()
+    quick = Training(it)
+    for batch in quick.loader:  # over before anybody would have looked
+        train_step(quick.model, quick.optimizer, batch)
+    assert quick.dtypes == [torch.float32] * 2 + [torch.bfloat16] * 4
+    assert knobs(it)["autocast"]["in_force"] == "bf16"
+    ensemble, fold, quick = [], quick, None
     for stays in (False, True):  # of the former model nothing is left; then it lives on
         ensemble += [fold] if stays else []
-        first = fold = None
+        fold = None
         gc.collect()
         fold = Training(it)
         fold.epoch()

@@ -38,6 +38,9 @@ class Landing:
         self.lost = False
         """Whether steps went by in which no known module was called: the script trains another one now."""
         self._looked_at = 0
+        self._roots_seen: int | None = None
+        self._joined = False
+        """Whether a module has joined since the look before: the next step shows what it runs under."""
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
         """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
 
@@ -57,7 +60,8 @@ class Landing:
     @property
     def waits(self) -> bool:
         """Whether the end of the next step matters here."""
-        return bool(self._settling or self._pending or self._back or self._asks.kernel_set or self._alone())
+        pending = self._settling or self._pending or self._back or self._asks.kernel_set or self._joined
+        return bool(pending or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
@@ -184,6 +188,8 @@ class Landing:
             self._bypassed = bool(roots) and self.lost
             for root in roots:
                 root.called = False
+        seen, self._roots_seen = self._roots_seen, len(roots)
+        self._joined = seen is not None and len(roots) > seen
         for root in roots:
             if root.idle:
                 root.look()
