@@ -22,6 +22,14 @@ for number, plain in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.de
         signal.signal(number, plain)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run side by side, those that look at the pool's runs stay together, and so does each other file."""
+    for item in items:
+        together = "e2e" if item.path.parent.name == "e2e" else item.path.name
+        item.add_marker(pytest.mark.xdist_group(together))
+
+
 @pytest.fixture(scope="session")
 def trainers() -> Path:
     """The folder of small real trainings that have never heard of cockpit."""

@@ -8,12 +8,15 @@ file; an exception that a signal handler of the script raised while we happened 
 # ruff: noqa: BLE001  (the guard is the one place that catches everything)
 from __future__ import annotations
 
+import os
 import signal
 from types import CodeType, TracebackType
 from typing import Any, Callable
 
 UNSEEN = "<cockpit probe; named like importlib._bootstrap so that warnings blame the script's line, not ours>"
 """File name of replacements: ``warnings`` skips frames so named when it counts its stack level."""
+
+_KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels") + os.sep
 
 
 class Switch:
@@ -152,10 +155,12 @@ class Guard:
 
 
 def unseen(error: BaseException, frames: int) -> None:
-    """Leaves our own frames out of a traceback that the script's user may see."""
+    """Leaves our own frames out of a traceback that the script's user may see; those of a knob in force, too."""
     traceback = error.__traceback__
     for _ in range(frames):
         traceback = traceback.tb_next if traceback is not None else None
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_KERNELS):
+        traceback = traceback.tb_next
     error.__traceback__ = traceback
 
 

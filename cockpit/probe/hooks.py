@@ -116,7 +116,8 @@ class LoaderHooks:
         attributes = getattr(iterator, "__dict__", None)
         if error is not None or attributes is None:
             return
-        stream.start_ns = stream.pending_start = now - stream.opened_ns
+        compiled_ns = recorder.apart_ns - stream.apart_ns  # a change that landed here may have had to load the compiler
+        stream.start_ns = stream.pending_start = now - stream.opened_ns - compiled_ns
         stream.iterator = weakref.ref(iterator, functools.partial(self._iterator_died, stream))
         stream.sizes = attributes.setdefault(SIZES, stream.sizes)
         attributes["_cockpit"] = stream
@@ -127,17 +128,17 @@ class LoaderHooks:
 
     # ---- iterator.__next__ ----
 
-    def entering_next(self, iterator: Any) -> tuple[Stream, int] | None:
+    def entering_next(self, iterator: Any) -> tuple[Stream, int, int] | None:
         recorder = self._recorder
         stream: Stream | None = iterator.__dict__.get("_cockpit")
         if stream is None or stream.ended:
             return None
-        now, thread = recorder.clock(), recorder.ident()
+        now, thread, apart = recorder.clock(), recorder.ident(), recorder.apart_ns
         stream.thread = thread
         if recorder.thread is not None and recorder.thread != thread:
             if recorder.attention and self._changes.concerns(stream):
                 self._run("swap", self._changes.at_next, stream, iterator)
-            return stream, now
+            return stream, now, apart
         if recorder.inside:
             return None  # a loader inside another loader's dataset: its time is the outer one's
         recorder.inside = True
@@ -160,14 +161,14 @@ class LoaderHooks:
             seen = self._run("swap", look_at_queue, stream, iterator)
             self.queue, self._kind_seen = seen or (None, None)
             self.look_due = self._kind_seen is not None
-        return stream, now
+        return stream, now, apart
 
-    def left_next(self, token: tuple[Stream, int], data: Any, error: BaseException | None) -> None:
+    def left_next(self, token: tuple[Stream, int, int], data: Any, error: BaseException | None) -> None:
         # written flat: a call saved here is saved every step
-        stream, began = token
+        stream, began, apart = token
         recorder = self._recorder
         now = recorder.clock()
-        spent = now - began
+        spent = now - began - (recorder.apart_ns - apart)
         here = recorder.thread is None or recorder.thread == stream.thread
         if here:
             recorder.inside = False

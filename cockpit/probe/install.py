@@ -65,6 +65,10 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         on_trial = watched(original, recorder, guard.run)
         torch.autograd.backward = guard.timed("backward", original, phases.BACKWARD, recorder, after, on_trial=on_trial)
 
+    def twice() -> None:
+        noted = probe.kernels.twice
+        torch.autograd.grad = guard.around("twice", torch.autograd.grad, noted.entering, noted.left)
+
     def optimizers() -> None:
         module = sys.modules["torch.optim.optimizer"]
         # is_compiling() itself makes Dynamo keep code that does nothing: one more compilation for each optimizer
@@ -94,7 +98,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
-        "optimizer": optimizers, "saving": saving, "endings": endings, "forward": forward,
+        "twice": twice, "optimizer": optimizers, "saving": saving, "endings": endings, "forward": forward,
         "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 

@@ -80,6 +80,7 @@ class Probe:
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.epochs.close_trailing
         self.roots.on_dynamo = self.kernels.watch.attach
+        self.roots.script_compiled = self.kernels.watch.script_compiled
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat), self.at_exit)
         self.blocks = Blocks()
@@ -217,7 +218,7 @@ class Probe:
         if self.roots.searching:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
-        self.guard.run("forward", self.roots.look_again, self.recorder.steps)
+        self.guard.run("forward", self.roots.look_again, self.recorder.steps, self.landing.lost)
         self.recorder.awaited = self.landing.waits or self.roots.searching
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them

@@ -41,7 +41,11 @@ class Roots:
         self._callbacks: list[tuple[list[Any], Callable[..., None]]] = []
         self.searching = False
         self._next_look = 0
+        self._lost = False
+        self._watched: list[weakref.ref[Any]] = []
         self.on_dynamo: Callable[[], Any] = lambda: None
+        self.script_compiled: Callable[[], bool] = lambda: False
+        """Whether anything was compiled that we did not ask for: then nothing that Dynamo has seen may change."""
         self.on_evaluation: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
         self._finder = guard.around("forward", self._original, self._entering, self._left)
@@ -115,14 +119,16 @@ class Roots:
         for module in roots:
             self._occupy(module)
 
-    def look_again(self, steps: int) -> None:
+    def look_again(self, steps: int, lost: bool = False) -> None:
         """Search through the step to come, where so many have ended: at ever longer distances, for what joins later.
 
-        Not where anything is compiled: nothing that Dynamo has seen may change for a look.
+        And at once where what was found is ``lost``: another fold's model, or the copy of the best one. Not where the
+        script has compiled anything: nothing that Dynamo has seen may change for a look.
         """
-        if not self.searching and 0 < self._next_look <= steps:
+        at_once, self._lost = lost and not self._lost, lost
+        if not self.searching and (0 < self._next_look <= steps or (at_once and self._next_look)):
             self._next_look = 2 * steps
-            if not _compiled_anything():
+            if not self.script_compiled():
                 self.search()
 
     def _outermost(self) -> list[Any]:
@@ -139,7 +145,7 @@ class Roots:
 
     def _may_stand_in_a_graph(self, module: Any) -> bool:
         """Whether a slot now might be a recompilation: Dynamo looks at it only on its long way through ``__call__``."""
-        if not _compiled_anything() or "_orig_mod" in module._modules:
+        if not self.script_compiled() or "_orig_mod" in module._modules:
             return False  # nothing compiled yet; or itself the compiled one, which stands outside of its graphs
         attributes = module.__dict__
         hooked = any(attributes.get(name) for name in _HOOKS) or "forward" in attributes
@@ -189,6 +195,12 @@ class Roots:
         if type(previous) is not self._slot_class:
             slot = attributes["_compiled_call_impl"] = self._slot_class(weakref.ref(module), previous)
             slot.kernels = self._adopt(module, previous)
+            self._watched.append(weakref.ref(module, self._gone))
+
+    def _gone(self, ref: Any) -> None:
+        """A root has died, wherever it was dropped: the end of the next step is looked at. A store or two."""
+        self._watched.remove(ref)
+        self._recorder.awaited = True
 
     # ---- every forward of a root ----
 
@@ -226,10 +238,6 @@ class Roots:
             recorder.has_forward = True
             recorder.end_step(began)
             recorder.has_forward = False
-
-
-def _compiled_anything() -> bool:
-    return bool(getattr(sys.modules.get(_DYNAMO[0]), "counters", {}).get("stats"))
 
 
 def _holds(whole: Any, part: Any) -> bool:

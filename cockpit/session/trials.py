@@ -27,6 +27,7 @@ _FROM = {
     "rolled_back": (*PENDING, "settling", "kept"),
 }
 """The states in which a change takes each word of the probe."""
+IN_THE_MIDDLE = "the training ended as it came into force, before it was seen there"
 
 
 def asked(state: State, event: ChangeAsked) -> State:
@@ -240,7 +241,12 @@ def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
 def close_pending(state: State, at_s: float) -> State:
     """The training has ended: what was still asked for never came into force."""
     for entry in state.ledger:
-        if entry.state in PENDING:
+        if entry.state == "applying" and entry.at_step is not None:
+            # steps may have run under it, and it may be what ended them: never "not applied"
+            reason = entry.reason or IN_THE_MIDDLE
+            after = replace(entry, state="settling", state_s=at_s, verdict=NOT_COMPARABLE, reason=reason)
+            state = with_entry(state, after)
+        elif entry.state in PENDING:
             never = why_never(state, entry.asked)
             after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
             state = with_entry(state, after)

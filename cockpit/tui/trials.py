@@ -16,7 +16,7 @@ from .clean import clean
 from .format import delta, interval, rate
 from .head import mark_of
 from .now import noise_of
-from .rows import Row, Run, cells, cut, fit, row, spread
+from .rows import Row, Run, cells, cut, fit, row, spread, width_of
 from .view import View
 from .words import knobs_of
 
@@ -55,6 +55,8 @@ def trials_rows(view: View, width: int, height: int) -> list[Row]:
     ]
     noise = noise_of(state)
     floor = f"  noise ±{100.0 * noise:.1f}%" if noise is not None and has.rate else ""
+    if len("TRIALS") + cells(floor) >= width - width_of(head):
+        floor = ""
     rows = [spread([("TRIALS", "bold text"), (floor, "faint")], head, width)]
     entries = list(enumerate(state.ledger, start=1))[::-1][: max(0, height - 2)]
     most = max((_size(entry) for _, entry in entries), default=0.0)

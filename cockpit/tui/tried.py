@@ -1,6 +1,6 @@
 """Every trial on the whole screen: what the table of trials says, and below each line what it has no room for. Pure.
 
-Called by the frame when ``v`` has opened it. Reasons stand in full here, and what a figure rests on.
+Called by the frame when ``v`` has opened it. Changes and reasons stand in full here, and what a figure rests on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .format import count, rate, seconds
 from .rows import BLANK, Row, row, text_of
 from .trials import TROUBLE, trials_rows
 from .view import View
+from .words import knobs_of
 
 INDENT = 4
 ORIGINS = {"schedule": "as scheduled", "undo": "taking a change back", "redo": "once more"}
@@ -34,9 +35,10 @@ def lines_of(view: View, width: int) -> list[Row]:
     lines: list[Row] = []
     for line, entry in zip(found, ledger, strict=False):
         lines.append(line)
-        reason = clean(entry.reason or "")
-        told = wrapped(reason, max(8, width - INDENT - 1)) if reason not in text_of([line]) else []
-        lines += [row((" " * INDENT, "text"), (piece, "text" if entry.state in TROUBLE else "dim")) for piece in told]
+        style = "text" if entry.state in TROUBLE else "dim"
+        for said, look in ((knobs_of(entry, view), "text"), (clean(entry.reason or ""), style)):
+            told = wrapped(said, max(8, width - INDENT - 1)) if said not in text_of([line]) else []
+            lines += [row((" " * INDENT, "text"), (piece, look)) for piece in told]
         lines += [
             row((" " * INDENT, "text"), (piece, "dim"))
             for piece in wrapped(rests_on(entry, view), max(8, width - INDENT - 1))

@@ -101,7 +101,7 @@ def test_what_torch_shows_of_itself_stays_the_same(it):
     for function, name in (
         (DataLoader.__init__, "DataLoader.__init__"), (DataLoader.__iter__, "DataLoader.__iter__"),
         (module._BaseDataLoaderIter.__next__, "_BaseDataLoaderIter.__next__"), (torch.autograd.backward, "backward"),
-        (nn.Module.__call__, "Module._wrapped_call_impl"),
+        (nn.Module.__call__, "Module._wrapped_call_impl"), (torch.autograd.grad, "grad"),
     ):  # fmt: skip
         assert function.__qualname__ == name and function.__module__.startswith("torch.")
         assert inspect.getsource(function).lstrip().startswith("def ")

@@ -233,6 +233,42 @@ def test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace(monkeypatch,
     assert row(kernels, "compile").in_force == "off"
 
 
+def test_a_backward_may_go_through_the_compiled_graph_again(quick):
+    bare, model = net(), net()
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    for _ in range(2):
+        for module in (bare, model):
+            out = module(batch())
+            out.square().mean().backward(retain_graph=True)
+            out.abs().mean().backward()
+    for ours, plain in zip(model.parameters(), bare.parameters(), strict=True):
+        assert torch.allclose(ours.grad, plain.grad, atol=1e-6)
+    assert row(kernels, "compile").in_force == "default" and not kernels.take_notices()
+
+
+def test_the_scripts_own_compilation_keeps_nothing_back_for_us(quick):
+    """What torch does with graphs of others is left to it: there the second backward is refused, as without us."""
+    model, other = net(), torch.compile(net().forward)
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    other(batch()).mean().backward()
+    out = other(batch())
+    with pytest.raises(RuntimeError, match="donated"):
+        out.square().mean().backward(retain_graph=True)
+
+
+def test_gradients_kept_for_another_derivative_rule_it_out(quick):
+    model = net()
+    kernels = control(model)
+    model(batch()).square().mean().backward(create_graph=True)
+    with pytest.raises(Refused, match="create_graph"):
+        kernels.land({"compile": "default"})
+    kernels.land({"compile": "off"})
+    model.zero_grad()
+    kernels.land({"compile": "default"})
+
+
 def test_data_parallel_only_on_the_wrapper(quick):
     outside = nn.DataParallel(net())
     kernels = control(outside)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import traceback
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader
 from watched import Rows, Slow, loader_of, train_step
 
 from cockpit.model.names import ENV_RUN, START_FILE
+from cockpit.probe.kernels import compiling
 from cockpit.probe.start import told
 
 
@@ -165,6 +168,36 @@ def test_compile_time_belongs_to_no_step_and_no_phase(it):
     assert epoch["wall_ns"] < 6 * 30 * 10**6 and epoch["whole"], "nor any epoch's"
 
 
+@pytest.mark.parametrize("when", ["boundary", "now", "fetching"])
+def test_loading_the_compiler_is_no_waiting_for_a_batch(it, monkeypatch, when):
+    """It is loaded where the change lands, inside a loader's own call; or a transform of the script compiles."""
+    watch = it.probe.kernels.watch
+
+    def load(*_):
+        began = watch.begin()
+        it.spend(9000)
+        watch.end(began)
+
+    monkeypatch.setattr(compiling, "load", load)
+    monkeypatch.setattr(torch, "compile", lambda call, mode=None: call)
+    monkeypatch.setattr(compiling, "missing_compiler", lambda device: None)
+    training = Training(it)
+    for epoch in range(3):
+        for n, batch in enumerate(training.loader):
+            if (epoch, n, when) in ((1, 2, "now"), (1, 5, "boundary")):
+                it.ask("c1", now=when == "now", compile="default")
+            train_step(training.model, training.optimizer, batch)
+            if (epoch, n, when) == (1, 2, "fetching"):
+                monkeypatch.setattr(Rows, "__getitem__", lambda self, index: (load(), torch.ones(2))[1])
+    assert watch.total_ns >= 9000 * 10**6
+    steps = it.steps()
+    assert max(step["wait"] for step in steps) < 100 and max(step["start"] for step in steps) < 100
+    assert all(step["wait"] + step["start"] <= step["lived"] for step in steps)
+    assert max(step["lived"] for step in steps[6:]) < 100
+    told = it.of("loaders")[-1]["loaders"][0]
+    assert told["epoch_start_ms"] < 100
+
+
 @pytest.mark.parametrize(("dtype", "word"), [(torch.bfloat16, "bfloat16 already"), (torch.float64, "in float64")])
 def test_a_row_says_beforehand_where_a_knob_has_no_effect(it, dtype, word):
     class Low(Slow):
@@ -215,6 +248,76 @@ def test_without_a_loader_it_lands_at_a_step(it):
         train_step(model, optimizer, torch.ones(4, 2))
     assert found[-1] == torch.bfloat16 and changes(it)[-1] == ("c1", "settling")
     assert it.of("loaders")[-1]["loaders"] == [] and knobs(it)["autocast"]["in_force"] == "bf16", "it has its rows too"
+
+
+def test_the_next_folds_model_gets_what_is_in_force(it):
+    """Not at ever longer distances, as what merely joins: what was found is gone, or not called any more."""
+    first = Training(it)
+    for _ in range(4):
+        first.epoch()
+    it.ask("c1", autocast="bf16")
+    first.epoch()
+    assert first.dtypes[-1] == torch.bfloat16
+    first = None
+    gc.collect()
+    quick = Training(it)
+    for batch in quick.loader:  # over before anybody would have looked
+        train_step(quick.model, quick.optimizer, batch)
+    assert quick.dtypes == [torch.float32] * 2 + [torch.bfloat16] * 4
+    assert knobs(it)["autocast"]["in_force"] == "bf16"
+    ensemble, fold, quick = [], quick, None
+    for stays in (False, True):  # of the former model nothing is left; then it lives on
+        ensemble += [fold] if stays else []
+        fold = None
+        gc.collect()
+        fold = Training(it)
+        fold.epoch()
+        assert len(it.probe.kernels.roots) == 1 + len(ensemble)
+        assert set(fold.dtypes[3:]) == {torch.bfloat16}
+        row = knobs(it)["autocast"]
+        assert (row["script"], row["in_force"], row["can"]) == ("off", "bf16", True)
+    it.ask("c2", autocast="script")
+    fold.epoch()
+    assert fold.dtypes[-1] == torch.float32 and changes(it)[-1] == ("c2", "settling")
+
+
+def test_gradients_that_are_differentiated_again_rule_compile_out(it):
+    training = Training(it)
+    training.epoch()
+    assert torch.autograd.grad(training.model(torch.ones(4, 2)).sum(), training.model.inner.weight)
+    it.beat()
+    assert knobs(it)["compile"]["can"], "once is nothing special"
+    for batch in training.loader:
+        train_step(training.model, training.optimizer, batch)
+        out = training.model(batch.requires_grad_())
+        (slope,) = torch.autograd.grad(out.sum(), batch, create_graph=True)
+        slope.square().mean().backward()
+    it.ask("c1", compile="default")
+    training.epoch()
+    assert changes(it) == [("c1", "refused")] and "create_graph" in it.of("change")[-1]["reason"]
+    assert not knobs(it)["compile"]["can"] and "create_graph" in knobs(it)["compile"]["reason"]
+
+
+def test_the_scripts_own_error_looks_as_it_does_without_a_knob(it):
+    class Touchy(Slow):
+        def forward(self, x):
+            if x.shape[0] == 3:
+                raise LookupError("theirs")
+            return super().forward(x)
+
+    def shown():
+        with pytest.raises(LookupError) as caught:
+            training.model(torch.ones(3, 2))
+        assert caught.value.__context__ is None and caught.value.__cause__ is None
+        return [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+    training = Training(it, Touchy(it))
+    training.epoch()
+    plain = shown()
+    it.ask("c1", autocast="bf16")
+    training.epoch()
+    assert shown() == plain and plain[-1] == "forward"
+    assert changes(it)[-1] == ("c1", "settling"), "it fails either way"
 
 
 def test_several_ranks_are_refused(it):

@@ -176,8 +176,13 @@ COMPILED = """
         loss.backward()
         return loss.detach()
 
+    @torch.compile(backend=backend, fullgraph=True)
+    def slope(x):
+        return torch.autograd.grad(nets[2](x).pow(2).mean(), [*nets[2].parameters()])[0].sum()
+
     with torch._dynamo.config.patch(trace_autograd_ops=True):
         print(repr(whole_step(torch.ones(8, 4)).item()), graphs)
+        print(repr(slope(torch.ones(8, 4)).item()), graphs)
     """
 
 

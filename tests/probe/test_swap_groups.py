@@ -183,7 +183,7 @@ def test_no_workers_that_would_run_the_script_again(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(body)
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
     assert control(DataLoader(scenes.Squares())).plan({"num_workers": 1})  # forked, they do not
     monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: "spawn")
     assert control(DataLoader(scenes.Squares(), num_workers=1)).plan({"num_workers": 2})

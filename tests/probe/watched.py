@@ -90,6 +90,7 @@ def keep_torch(monkeypatch: Any) -> None:
         (module._BaseDataLoaderIter, "__next__"), (torch.optim.lr_scheduler.LRScheduler, "__init__"),
         (module._BaseDataLoaderIter, "_next_index"), (torch.autograd, "backward"), (nn.Module, "__call__"),
         (torch, "save"), (torch.serialization, "save"), (module._MultiProcessingDataLoaderIter, "_shutdown_workers"),
+        (torch.autograd, "grad"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))
     for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):

@@ -41,10 +41,10 @@ def test_busy_and_idle_processes_are_told_apart_by_group() -> None:
         time.sleep(1.5)
         found = tree.read(time.monotonic(), boot(), idle.pid, [worker.pid], [busy.pid])
     assert found.main is not None and found.workers is not None and found.others is not None
-    # burners get at least a tenth of a core on any machine, and never more than their one thread can use
-    assert found.main < 0.05
-    assert 0.1 < found.workers < 1.1
-    assert 0.1 < found.others < 1.1
+    # however crowded the machine is, a burner gets many times what a sleeper does, and at most its one thread
+    assert found.main < 0.02
+    assert 3 * found.main + 0.02 < found.workers < 1.1
+    assert 3 * found.main + 0.02 < found.others < 1.1
 
 
 def test_two_burners_in_one_group_use_about_twice_one() -> None:
@@ -282,8 +282,8 @@ def test_real_loader_workers_are_told_from_the_main_process_without_a_probe() ->
         found = machine.read(time.monotonic(), process.pid, ())
         for pid in Members(PROC, None, ignore=set()).find(0.0, process.pid):
             os.kill(pid, 9)
-    assert found.cpu_main is not None and found.cpu_main < 0.1
-    assert found.cpu_workers is not None and found.cpu_workers > 0.2
+    assert found.cpu_main is not None and found.cpu_workers is not None
+    assert found.cpu_workers > 3 * found.cpu_main + 0.02
     assert found.cpu_others == 0.0
 
 

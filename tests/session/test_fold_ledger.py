@@ -13,7 +13,7 @@ from cockpit.session.fold import fold_all
 from cockpit.session.report import held_back, trial_line
 from cockpit.session.state import Entry, State
 from cockpit.session.status import ledger_line
-from cockpit.session.trials import entry_of
+from cockpit.session.trials import IN_THE_MIDDLE, entry_of
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
 
@@ -248,6 +248,14 @@ def test_the_end_closes_what_was_pending_and_stops_what_was_settling() -> None:
     assert (entry(state, "c2").state, entry(state, "c2").verdict) == ("refused", NOT_COMPARABLE)
     assert (entry(state, "c1").state, entry(state, "c1").verdict) == ("settling", NOT_COMPARABLE)
     assert all(line.reason for line in state.ledger)
+
+
+def test_what_the_training_died_under_is_never_called_not_applied() -> None:
+    story, state = warm()
+    state = fold_all([story.asked("c1", {"num_workers": 4}), story.moved("c1", "applying")], state)
+    died = entry(fold_all([TrainingEnded(story.at_s, 1)], state))
+    assert (died.state, died.at_step, died.verdict) == ("settling", story.step, NOT_COMPARABLE)
+    assert died.reason == IN_THE_MIDDLE and "applied" not in died.reason
 
 
 def test_the_comparison_is_frozen_once_the_next_change_lands() -> None:

@@ -18,9 +18,11 @@ from cockpit.tui.charts import charts
 from cockpit.tui.frame import frame, step_rows
 from cockpit.tui.head import change_row, speed_row, title_row
 from cockpit.tui.machine import loader_row, ranks_rows, why_no_probe
+from cockpit.tui.now import noise_of
 from cockpit.tui.plan import plan_for
 from cockpit.tui.rows import text_of, width_of
 from cockpit.tui.settings import hint_rows, settings_rows
+from cockpit.tui.trials import trials_rows
 from cockpit.tui.view import View
 from cockpit.tui.wishes import moved
 
@@ -235,5 +237,16 @@ def test_every_trial_says_in_full_why_and_on_what_it_rests() -> None:
     assert "at step 887, stood still for 84 ms, 310→685 over " in text
     assert rows[-1].startswith(" ↑↓ scroll") and "esc back" in rows[-1]
     assert " baseline " in text and all(len(row) <= 80 for row in rows)
+    many = {"autocast": "bf16", "compile": "max-autotune", "batch_size": 128}
+    text = text_of(frame(View(fold(state, ChangeAsked(now_s, "q9", many)), now_s, tried=0), 80, 24))
+    assert "\n    autocast bf16, compile max-autotune, batch_size 128\n" in text, "what the table cuts off"
     last = text_of(frame(View(state, now_s, tried=10**9), 60, 16)).split("\n")
     assert " baseline " in last[14] and not any(row.startswith("  3 ") for row in last), "past the end is the end"
+
+
+def test_the_noise_never_runs_into_the_next_heading() -> None:
+    view = View(*scenes.steady())
+    noise = f"noise ±{100.0 * (noise_of(view.known) or 0.0):.1f}%"
+    heads = [text_of(trials_rows(view, width, 1)) for width in range(20, 120)]
+    assert noise in heads[-1] and noise not in heads[0]
+    assert all(f"{noise} " in head for head in heads if noise in head)

@@ -125,7 +125,9 @@ class BatchSize:
             return "the sampler does not tell how many samples it has"
         if size > rows and self.drops:
             return "the loader drops incomplete batches, and %d samples never fill one of %d" % (rows, size)
-        if facts.batch_norm and (size == 1 or (not self.drops and rows % size == 1)):
+        if facts.batch_norm and size == 1:
+            return "batch norm refuses batches of one sample"
+        if facts.batch_norm and not self.drops and rows % size == 1:
             return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after

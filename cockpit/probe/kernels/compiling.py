@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib
 import os
 import re
@@ -22,6 +23,7 @@ from ..groups import Refused
 OFF = "off"
 CHOICES = (OFF, "default", "reduce-overhead", "max-autotune")
 COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.config")
+DONATED = "collect_bw_donated_buffer_idxs"
 FILE = "<cockpit: the module's call, compiled>"
 
 
@@ -84,6 +86,7 @@ def load(watch: CompileWatch) -> None:
     finally:
         watch.end(began)
     watch.attach()
+    _keep_for_another_backward()
 
 
 def backward_with_forward() -> Any:
@@ -93,6 +96,22 @@ def backward_with_forward() -> Any:
     if not hasattr(config, "force_non_lazy_backward_lowering"):
         return contextlib.nullcontext()
     return config.patch(force_non_lazy_backward_lowering=True)  # type: ignore[union-attr]
+
+
+def _keep_for_another_backward() -> None:
+    """What ``backward_with_forward`` compiles must not overwrite what the forward kept for it: only at its first run
+    does torch know whether the script goes through the same graph again (``retain_graph``), and raises later."""
+    making = sys.modules.get("torch._functorch._aot_autograd.graph_compile")
+    config = sys.modules["torch._functorch.config"]
+    collect = getattr(making, DONATED, None)
+    if collect is None or not hasattr(config, "force_non_lazy_backward_lowering") or hasattr(collect, "__wrapped__"):
+        return
+
+    @functools.wraps(collect)
+    def collected(*args: Any, **kwargs: Any) -> Any:
+        return [] if config.force_non_lazy_backward_lowering else collect(*args, **kwargs)
+
+    setattr(making, DONATED, collected)
 
 
 class Found(NamedTuple):
@@ -120,6 +139,8 @@ class CompileWatch:
         self.began_ns: int | None = None
         self.thread = 0
         self.total_ns = self.recompiles = 0
+        self.ours = 0
+        """Graphs that were made for a module's own slot, because ``compile`` was asked for."""
         self._graphs_before = 0
         self._complete = True
         self.heard: list[int] | None = None
@@ -143,6 +164,11 @@ class CompileWatch:
             return Found(self.total_ns, 0, 0) if not graphs else Found(None, graphs, None)
         graphs = max(0, graphs - self._graphs_before)
         return Found(self.total_ns, graphs, self.recompiles) if self._complete else Found(None, graphs, None)
+
+    def script_compiled(self) -> bool:
+        """Whether the script itself has had anything compiled in this process."""
+        made = graphs_made()
+        return made > self.ours or (bool(_stats()) and not made)
 
     def restart(self) -> None:
         """In a forked child: what its parent has compiled is not its own."""
@@ -202,8 +228,12 @@ def keep_apart(recorder: Any, watch: CompileWatch) -> None:
 
 def graphs_made() -> int:
     """Graphs that Dynamo has handed to a compiler in this process, by its own count."""
+    return int(_stats().get("unique_graphs", 0))
+
+
+def _stats() -> Any:
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return int((counters.get("stats") or {}).get("unique_graphs", 0)) if counters else 0
+    return (counters.get("stats") or {}) if counters else {}
 
 
 def _number(compile_id: str) -> int:

@@ -13,8 +13,9 @@ from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from . import autocast as casts
 from . import compiling, emulated
-from .root import RANDOM, RolledBack, RootKernels
+from .root import RANDOM, RolledBack, RootKernels, Setting
 from .setters import Setter, matmul, threads
+from .twice import Twice
 
 ROOT_KNOBS = ("autocast", "compile")
 SETTER_KNOBS = ("matmul", "threads")
@@ -48,9 +49,12 @@ class Kernels:
         self.batch_norm = False
         """Whether a root has a batch norm, which a batch of one sample breaks."""
         self._roots: list[RootKernels] = []
+        self._setting = Setting()
+        """What is asked of every root, also while none lives: the model of the next fold gets it too."""
         self.bypassed: Callable[[], bool] = lambda: False
         self.places = casts.Places(torch)
         self.watch = compiling.CompileWatch(clock, ident)
+        self.twice = Twice(torch)
         self.setters: dict[str, Setter] = {
             "matmul": matmul(torch, lambda: self.roots[0].device if self.roots else ""),
             "threads": threads(torch),
@@ -66,11 +70,10 @@ class Kernels:
         """A root has been found; ``previous`` is what the script had in its slot."""
         norm = self.torch.nn.modules.batchnorm._BatchNorm
         self.batch_norm = self.batch_norm or any(isinstance(part, norm) for part in module.modules())
-        root = RootKernels(self.torch, module, previous, self.places, self.watch)
-        former = next(iter(self.roots), None)
-        if former is not None:
-            root.set(autocast=former.setting.autocast, compile=former.setting.compile)
+        root = RootKernels(self.torch, module, previous, self.places, self.watch, self.twice)
+        root.set(**self._setting._asdict())
         self._roots.append(root)
+        self._place()
         return root
 
     # ---- asking ----
@@ -109,6 +112,7 @@ class Kernels:
         if words:
             for root in self.roots:
                 root.set(**words)
+            self._setting = self._setting._replace(**words)
             self._place()
         return before
 
@@ -127,7 +131,7 @@ class Kernels:
             while root.notices:
                 found.append(root.notices.popleft())
         if found:
-            back = found[-1].setting
+            back = self._setting = found[-1].setting
             for root in self.roots:
                 root.set(autocast=back.autocast, compile=back.compile)
             self._place()
@@ -206,12 +210,14 @@ class Kernels:
         asked = roots[0].setting.compile if roots else SCRIPT
         reason = self._unreachable()
         if reason is None:
-            reason = next(filter(None, (compiling.missing_compiler(root.device) for root in roots)), None)
+            reasons = (compiling.missing_compiler(root.device) or root.cannot_compile for root in roots)
+            reason = next(filter(None, reasons), None)
         notes = [OWN_COMPILE] if script == "on" else []
         notes.append(RANDOM)
         again = sum(root.recompiles for root in roots)
         if again:
-            notes.append("recompiled %d times (torch's limit is %d)" % (again, compiling.recompile_limit()))
+            often = "once" if again == 1 else "%d times" % again
+            notes.append("recompiled %s (torch's limit is %d)" % (often, compiling.recompile_limit()))
         shown = script if asked == SCRIPT else asked if any(root.calls for root in roots) else None
         return Row("compile", script, shown, reason is None, reason is None, reason, "; ".join(notes) or None)
 

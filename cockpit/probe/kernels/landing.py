@@ -40,7 +40,12 @@ class Landing:
         kernels.bypassed = lambda: self._bypassed
         asks.compiled = kernels.watch.found
         self._bypassed = False
+        self.lost = False
+        """Whether steps went by in which no known module was called: the script trains another one now."""
         self._looked_at = 0
+        self._roots_seen: int | None = None
+        self._joined = False
+        """Whether a module has joined since the look before: the next step shows what it runs under."""
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
         """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
         self.trials = Trials(recorder, kernels, self._gone_back)
@@ -67,7 +72,8 @@ class Landing:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._settling or self._pending or self._back or self._asks.kernel_set or self._alone())
+        pending = self._settling or self._pending or self._back or self._asks.kernel_set or self._joined
+        return bool(pending or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
@@ -209,9 +215,12 @@ class Landing:
         roots, steps = self.kernels.roots, self._recorder.steps
         if steps > self._looked_at:
             self._looked_at = steps
-            self._bypassed = bool(roots) and not any(root.called for root in roots)
+            self.lost = not any(root.called for root in roots)
+            self._bypassed = bool(roots) and self.lost
             for root in roots:
                 root.called = False
+        seen, self._roots_seen = self._roots_seen, len(roots)
+        self._joined = seen is not None and len(roots) > seen
         for root in roots:
             if root.idle:
                 root.look()

@@ -20,6 +20,7 @@ from . import autocast as casts
 from . import compiling
 from .casting import Outputs
 from .keep import Kept
+from .twice import Twice
 
 RANDOM = "not numerically neutral: compiled dropout draws from another stream"
 
@@ -44,13 +45,14 @@ class RootKernels:
     itself had in that slot (its own ``module.compile()``), or None."""
 
     def __init__(
-        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch
+        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch, twice: Twice
     ) -> None:
         self._torch = torch
         self.previous = previous
         self._module = weakref.ref(module)
         self._places = places
         self._watch = watch
+        self._twice = twice
         self._compiled: dict[Setting, Callable[[Any, Any, Any], Any]] = {}
         self._spent: dict[Setting, int] = {}
         self._tried: set[tuple[bool, bool]] = set()
@@ -89,6 +91,9 @@ class RootKernels:
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
+        again = self.cannot_compile
+        if again is not None and word != compiling.OFF:
+            raise Refused(again)
         tried = self._spent.get(self.setting._replace(compile=word), 0)
         if tried >= compiling.recompile_limit():
             raise Refused("recompiled %d times before, which is torch's limit: it would go on without" % tried)
@@ -123,6 +128,12 @@ class RootKernels:
         return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
 
     @property
+    def cannot_compile(self) -> str | None:
+        """Why what the script does with this root would fail, were it compiled."""
+        module = self._module()
+        return None if module is None else self._twice.reason(module)
+
+    @property
     def untouched(self) -> list[str]:
         """The knobs that are as the script has them."""
         return [name for name, word in self.setting._asdict().items() if word == SCRIPT]
@@ -147,31 +158,26 @@ class RootKernels:
             self.active = self.on_call is not None
             return self._run(self.setting, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
-        if kind in self._tried:
-            try:
-                return self._run(self.setting, module, args, kwargs)
-            except Exception as error:
-                if _not_a_failure(error):
-                    raise
-                return self._again(error, None, module, args, kwargs)
-        kept = Kept(self._torch, module)
+        kept = None if kind in self._tried else Kept(self._torch, module)
         try:
             result = self._run(self.setting, module, args, kwargs)
         except Exception as error:
             if _not_a_failure(error):
                 raise
-            return self._again(error, kept, module, args, kwargs)
-        self._tried.add(kind)
-        return result
+            inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
+            reason = why(inner if isinstance(inner, Exception) else error)
+        else:
+            self._tried.add(kind)
+            return result
+        # outside of the handler: what is raised now is the script's own, and the only one that its user should see
+        return self._again(reason, kept, module, args, kwargs)
 
-    def _again(self, error: Exception, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
+    def _again(self, reason: str, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
         if kept is not None:
             kept.put_back()
         back = self._former if self._former != self.setting else Setting()
         result = self._run(back, module, args, kwargs)
-        inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
-        reason = why(inner if isinstance(inner, Exception) else error)
         if kept is None:
             reason += " (this step's forward ran twice: its random numbers were drawn twice)"
         self._give_up(back, reason)
@@ -191,6 +197,8 @@ class RootKernels:
                 self.own_autocast = casts.word_of(self._torch, self.device)
                 return self._inner(setting, module, args, kwargs)
             there = casts.word_of(self._torch, self.device)
+            if self.own_autocast is None and not casts.inside_any(self._torch):
+                self.own_autocast = casts.OFF  # it came while the knob was on already
             wanted = setting.autocast
             island = there == casts.OFF and casts.inside_any(self._torch)
             if island and casts.inside_backward(self._torch):
@@ -231,13 +239,16 @@ class RootKernels:
         if call is None:
             call = self._compiled[setting] = compiling.compiled_call(self._torch, setting.compile)
         heard: list[int] = []
-        self._watch.heard, made = heard, 0 if self.compiles else compiling.graphs_made()
+        made = compiling.graphs_made()
+        self._watch.heard = heard
         try:
             with compiling.backward_with_forward():
                 result = call(wrapped if wrapped is not None else module, args, kwargs)
         finally:
             self._watch.heard = None
-        self.compiles = self.compiles or compiling.graphs_made() > made
+            self.compiles = self.compiles or compiling.graphs_made() > made
+            if heard:
+                self._watch.ours += compiling.graphs_made() - made
         if heard:
             self._recompiled(setting, max(heard))
         return self._apart(result) if self.device == "cuda" and setting.compile != "default" else result
