@@ -6,8 +6,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).resolve().parent
 for folder in (HERE.parent, HERE):
@@ -22,12 +24,17 @@ for number, plain in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.de
         signal.signal(number, plain)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run side by side, those that look at the pool's runs stay together, and so does each other file."""
-    for item in items:
-        together = "e2e" if item.path.parent.name == "e2e" else item.path.name
-        item.add_marker(pytest.mark.xdist_group(together))
+class Together(LoadScopeScheduling):
+    """Side by side, those that look at the pool's runs stay together, and so does each other file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/e2e" if nodeid.startswith("tests/e2e/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    """What xdist gives to which of its processes."""
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")
