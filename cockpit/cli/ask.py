@@ -13,7 +13,7 @@ from .words import Option, Words
 
 OPTIONS: tuple[Option, ...] = (
     Option("--json", "the engine's answer as one JSON object"),
-    Option("--wait", "of undo and redo: return when it is kept (status 0) or not (1); prints the ledger's line"),
+    Option("--wait", "undo, redo: return when it is kept (status 0) or not (1), with its line as JSON"),
     STATE_DIR,
 )
 CHANGES = ("undo", "redo")

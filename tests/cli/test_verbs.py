@@ -264,7 +264,7 @@ def test_a_lost_engine_does_not_end_the_waiting_for_a_change(state_dir: Path) ->
         try:
             wait_until(lambda: status(state_dir)["ledger"], "the change in the ledger")
             kill_engines(state_dir)
-            out, _ = waiting.communicate(timeout=60)
+            out, _ = waiting.communicate(timeout=200)
         finally:
             waiting.kill()
             waiting.wait()
