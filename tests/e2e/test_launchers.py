@@ -77,7 +77,7 @@ def test_ranks_under_torchrun_take_each_change_together(pool: Pool, job: Job) ->
     for name in ("threads", "matmul", "autocast", "compile", "batch_size"):
         row = report["knobs"][name]
         assert not row["can"] and "several ranks" in row["reason"], (name, row)
-    assert "rank 0 of 2" in changed.talk
+    assert report["figures_of"] == "rank 0 of 2"
 
 
 @jobs(Job("ranks.py", ("--at", "step:29", "num_workers=1")))  # late: what was spawned spawns its workers, with torch

@@ -216,7 +216,7 @@ class MadeUpGpu:
 
 def test_what_would_not_fit_into_the_gpu_is_foreseen():
     kernels = Kernels(torch, lambda: 0, lambda: 0)
-    kernels._torch = SimpleNamespace(cuda=MadeUpGpu)
+    kernels.torch = SimpleNamespace(cuda=MadeUpGpu)
     kernels._roots = [SimpleNamespace(alive=True, device="cuda")]
     assert kernels.too_large(16, 8) is None, "7 of 10"
     assert kernels.too_large(24, 8) == "batches of 24 would need about 10.0 GiB of GPU memory, and there are 10.0"

@@ -73,7 +73,8 @@ class Landing:
     @property
     def _busy(self) -> bool:
         pending = self._settling or self._pending or self._back or self._asks.kernel_set or self._joined
-        return bool(pending or self._alone())
+        gone = self._roots_seen not in (None, len(self.kernels.roots))  # another model, or one less
+        return bool(pending or gone or self._alone())
 
     def at_boundary(self, record: Any, thread: int) -> None:
         """A training loader is about to begin an epoch, in ``thread``."""
