@@ -15,6 +15,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that wait for pooled runs come last: until then the pool works while others mostly wait for a screen."""
     here = [item for item in items if item.path.parent == HERE]
     order = iter(sorted(here, key=lambda item: hasattr(getattr(item, "function", None), "needs")))
+    for item in here:
+        if hasattr(getattr(item, "function", None), "needs"):
+            # it may wait for every run announced before its own; each run has an end of its own
+            item.add_marker(pytest.mark.timeout(3600))
     items[:] = [next(order) if item.path.parent == HERE else item for item in items]
 
 

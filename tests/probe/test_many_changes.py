@@ -6,6 +6,7 @@ import random
 
 import pytest
 from fake_engine import FakeEngine, bare_env, finish, launch, probe_env, script
+from support.under import wait_until
 
 TRAINING = """
     import os, random, sys, time
@@ -39,6 +40,11 @@ TRAINING = """
     """
 
 
+def answered(engine, name):
+    """Whether the change is in force, or had nothing to bring into force."""
+    return any(message["state"] in ("settling", "dropped") for message in engine.of("change", id=name))
+
+
 def compare(tmp_path, own, epochs, changes, seed):
     path, run = script(tmp_path, TRAINING), tmp_path / "run"
     run.mkdir()
@@ -59,8 +65,8 @@ def compare(tmp_path, own, epochs, changes, seed):
         try:
             engine.ask(name, now=draw.random() < 0.6, **knobs)
             asked += 1
-            engine.wait("change", id=name, state="settling", timeout_s=20)
-        except (AssertionError, OSError):
+            wait_until(lambda name=name: answered(engine, name) or ours.poll() is not None, name, 20, 0.02)
+        except OSError:
             if ours.poll() is None:
                 raise
     out, err = finish(ours, 240)
@@ -70,10 +76,11 @@ def compare(tmp_path, own, epochs, changes, seed):
     states = {}
     for message in engine.of("change"):
         states.setdefault(message["id"], []).append(message["state"])
-    assert all(s[:2] == ["applying", "settling"] for s in list(states.values())[:-1]), states
+    landed = [s for s in list(states.values())[:-1] if s != ["dropped"]]  # what is in force already lands on nobody
+    assert all(s[:2] == ["applying", "settling"] for s in landed), states
     assert not any(m["off"] for m in engine.of("hello"))
     assert {(e["steps"], e["samples"]) for e in engine.of("epoch")} == {(30, 240)}
-    return len(states)
+    return len(landed)
 
 
 def test_a_handful_of_changes(tmp_path):
@@ -83,4 +90,4 @@ def test_a_handful_of_changes(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("own", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
 def test_many_changes(tmp_path, own):
-    assert compare(tmp_path, own, 80, 60, seed=2) >= 30
+    assert compare(tmp_path, own, 80, 60, seed=2) >= 20
