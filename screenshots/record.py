@@ -44,14 +44,18 @@ def main() -> None:
             subprocess.run([*cockpit, "stop", "demo", "--force", *place], env=env, check=False)
             demo.wait(60)
     lines = [json.dumps(event_to_plain(event), separators=(",", ":"), ensure_ascii=False) for event in events]
-    text = "\n".join(lines)
-    for own, neutral in ((str(HERE.parent), "."), (sys.executable, "python"), (str(Path.home()), "~"), (folder, "~")):
-        text = text.replace(own, neutral)
     KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_bytes(gzip.compress(text.encode(), mtime=0))
+    KEPT.write_bytes(gzip.compress(neutral("\n".join(lines), folder).encode(), mtime=0))
     newest = output.decode("utf-8", "replace").splitlines(keepends=True)[-OUTPUT_LINES:]
-    (KEPT.parent / "output.log").write_text("".join(newest), encoding="utf-8")
+    (KEPT.parent / "output.log").write_text(neutral("".join(newest), folder), encoding="utf-8")
     print(f"{KEPT}: {len(events)} events, {KEPT.stat().st_size // 1000} kB")
+
+
+def neutral(text: str, folder: str) -> str:
+    """``text`` without the names of this machine's folders."""
+    for own, instead in ((str(HERE.parent), "."), (sys.executable, "python"), (str(Path.home()), "~"), (folder, "~")):
+        text = text.replace(own, instead)
+    return text
 
 
 if __name__ == "__main__":
