@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from cockpit.model.events import Event, KnobReport, LoaderInfo, LoadersSeen
 from cockpit.model.knobs import BY_NAME, show_value
-from cockpit.model.ranks import RankInfo, RanksSeen
-from cockpit.session.ranks import NOT_YET
+from cockpit.model.ranks import NOT_YET, RankInfo, RanksSeen
 
 from .probes import Probe
 from .told import Message

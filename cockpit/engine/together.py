@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
-from cockpit.session.ranks import NOT_YET, refusal
+from cockpit.model.ranks import NOT_YET
+from cockpit.session.ranks import refusal
 from cockpit.session.state import Entry, State
 from cockpit.session.trials import PENDING, entry_of
 

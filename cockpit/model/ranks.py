@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOT_YET = "not with several ranks yet"
+"""Why any knob but the loader's is refused. The engine knows a rank's refusal by these words."""
+
 
 @dataclass(frozen=True)
 class RankInfo:

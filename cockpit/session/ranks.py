@@ -11,11 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
-from cockpit.model.ranks import RankInfo, RanksSeen
+from cockpit.model.ranks import NOT_YET, RankInfo, RanksSeen
 
 from .state import State
-
-NOT_YET = "not with several ranks yet"
 
 
 def several(state: State) -> bool:

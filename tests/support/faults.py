@@ -1,8 +1,7 @@
 """What can go wrong with loader workers, and what then happens: one row a fault. Read by the end-to-end fault tests.
 
 Each row is struck by ``trainers/faults.py`` with a real process and a real signal, and says what is promised under
-settings that a change has made, and what the bare script does by itself. ``python tests/support/faults.py`` prints
-the rows as the README's table.
+settings that a change has made, and what the bare script does by itself. ``wrong`` tells the README's readers of them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ PATIENCE_S = 2
 
 DIES, HANGS, GOES_ON = "dies", "hangs", "goes on"
 STATUS = {DIES: 1, HANGS: 14, GOES_ON: 0}
-OWN_WORDS = {DIES: "the script's error, as without cockpit", HANGS: "hangs, as without cockpit", GOES_ON: "goes on"}
 BACK = "back to the settings before"
 
 
@@ -105,19 +103,3 @@ FAULTS = (
 )  # fmt: skip
 BY_NAME = {fault.name: fault for fault in FAULTS}
 TOGETHER = tuple(fault for fault in FAULTS if not fault.alone)
-
-
-def table() -> str:
-    """The rows as markdown."""
-    lines = ["| what goes wrong | under a change | under the script's own settings |", "|---|---|---|"]
-    kind = None
-    for fault in FAULTS:
-        if fault.kind != kind:
-            kind = fault.kind
-            lines.append(f"| **{kind}** | | |")
-        lines.append(f"| {fault.words} | {fault.ours} | {OWN_WORDS[fault.own]} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table())

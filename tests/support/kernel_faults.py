@@ -1,7 +1,7 @@
 """What can go wrong with the training's own work under a changed precision or compiled, and what then happens.
 
-One row a fault, struck by ``trainers/kernel_faults.py`` and read by its end-to-end tests. ``python
-tests/support/kernel_faults.py`` prints the rows as the README's table.
+One row a fault, struck by ``trainers/kernel_faults.py`` and read by its end-to-end tests. ``wrong`` tells the README's
+readers of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ from dataclasses import dataclass, field
 STEPS = 12
 """Steps in an epoch of the trainer."""
 DIES, SPOILT, GOES_ON = "dies", "spoilt", "goes on"
-OWN_WORDS = {
-    DIES: "the script's error, as without cockpit",
-    SPOILT: "nan to the end, as without cockpit",
-    GOES_ON: "goes on, as without cockpit",
-}
 BACK = "back to the settings before; nothing is lost"
 UNDONE = "back to the state before the change; said how many updates are lost"
 ONE_STEP = "back to the settings before; one step's gradients counted as 0"
@@ -70,19 +65,3 @@ KERNEL_FAULTS = (
           knob="compile=default", alone=True, env={"TORCHDYNAMO_DISABLE": "1"}),
 )  # fmt: skip
 TOGETHER = tuple(fault for fault in KERNEL_FAULTS if not fault.alone)
-
-
-def table() -> str:
-    """The rows as markdown."""
-    lines = ["| what goes wrong | under a change | under the script's own settings |", "|---|---|---|"]
-    kind = None
-    for fault in KERNEL_FAULTS:
-        if fault.kind != kind:
-            kind = fault.kind
-            lines.append(f"| **{kind}** | | |")
-        lines.append(f"| {fault.words} | {fault.ours} | {OWN_WORDS[fault.own]} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table())

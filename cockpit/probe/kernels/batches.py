@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ...model import ranks
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..refusals import Refusal
@@ -21,7 +22,6 @@ from .setters import COMPILED_ONCE_MORE
 NOT_YET = "waits until the loop has used up the loader for one whole epoch"
 LEFT_EARLY = "the loop left the last epoch before the loader was used up: another size would change what it sees"
 ONLY_BOUNDARY = "changes at the epoch boundary"
-RANKS = "not with several ranks yet"
 ZIPPED = "several loaders make up one step: with another size of one, the loop would leave samples of another unseen"
 SHARED = "another loader of the script has its batches cut by the same batch sampler"
 OPEN = "another iterator of this loader is still open"
@@ -88,7 +88,7 @@ class BatchSize:
 
     def _never(self, facts: Facts) -> str | None:
         if facts.world > 1:
-            return RANKS
+            return ranks.NOT_YET
         if facts.framework is not None:
             return "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
         if self.whole is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
 from ...model.knobs import SCRIPT, Value
+from ...model.ranks import NOT_YET
 from ..groups import Refused
 from . import autocast as casts
 from . import compiling, emulated
@@ -82,7 +83,7 @@ class Kernels:
         """Raises Refused where one of ``asked`` cannot be had; changes nothing."""
         wanted = [name for name, value in asked.items() if value != SCRIPT]
         if wanted and self.world() > 1:
-            raise Refused("%s: not with several ranks yet" % ", ".join(wanted))
+            raise Refused("%s: %s" % (", ".join(wanted), NOT_YET))
         for name, value in asked.items():
             if name in self.setters:
                 self.setters[name].value_of(value)
@@ -176,8 +177,7 @@ class Kernels:
         """One row a knob. Call it in the training's thread."""
         rows = [self._autocast(), self._compile(), *(self._setter(s) for s in self.setters.values())]
         if self.world() > 1:
-            reason = "not with several ranks yet"
-            rows = [row._replace(can=False, can_now=False, reason=reason) for row in rows]
+            rows = [row._replace(can=False, can_now=False, reason=NOT_YET) for row in rows]
         return rows
 
     def _setter(self, setter: Setter) -> Row:
