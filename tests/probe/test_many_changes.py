@@ -90,4 +90,4 @@ def test_a_handful_of_changes(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("own", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
 def test_many_changes(tmp_path, own):
-    assert compare(tmp_path, own, 80, 60, seed=2) >= 20
+    assert compare(tmp_path, own, 80, 60, seed=2) >= 30
