@@ -232,14 +232,14 @@ class MultiSource(Source):
         feed meanwhile, so nothing can be lost with it."""
         self.polls, self.polling = self.polls + 1, True
         gate = self.gate if get_ident() == main_thread().ident else None
-        self._worker_pids_set = gate is not None  # said before it is so: a death may raise right after
         try:
             if gate is not None:
+                self._worker_pids_set = True  # said before it is so: a death may raise right after
                 gate.enter(id(self), tuple(worker.pid for worker in self._workers))
             found: tuple[bool, Any] = super()._try_get_data(timeout)  # type: ignore[misc]
         finally:
             self.polling = False
-            if gate is not None:
+            if gate is not None:  # without a gate the entry is torch's own, which torch takes back at the end
                 gate.leave(id(self))
                 self._worker_pids_set = False
         return found
@@ -253,8 +253,11 @@ class MultiSource(Source):
     def _shutdown_workers(self) -> None:
         # torch waits for ever for its pinning thread, and for a worker that does not mind being told to end; the
         # script has asked for neither worker, so what does not end in time is ended
-        if self.gate is not None and not self._shutdown and not end_in_time(self):
-            abandon(self, self.gate.leave)
+        if self.gate is not None and not self._shutdown:
+            self.gate.leave(id(self))
+            self._worker_pids_set = False
+            if not end_in_time(self):
+                abandon(self, self.gate.leave)
         super()._shutdown_workers()  # type: ignore[misc]
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:

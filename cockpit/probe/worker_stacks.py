@@ -17,6 +17,8 @@ from ..model.stacks import kernel_words
 SIGNAL = int(signal.SIGRTMAX) - 3 if hasattr(signal, "SIGRTMAX") else 0
 MEMORY = "cockpit-stacks"
 LONGEST = 64 * 1024
+BOTTOMS = ("in <module>", "in _run_module_as_main", "...")
+"""How an answer ends: where a process begins, as a script or with ``-m``, or the mark of a stack that was cut."""
 
 
 def ready() -> None:
@@ -36,7 +38,20 @@ class Question:
         if self._why is not None:
             return False
         before, self._seen = self._seen, _size(self._place)
-        return not before == self._seen > self._read
+        return not (before == self._seen > self._read and self._is_whole())
+
+    def _is_whole(self) -> bool:
+        """A thread of the worker's may write it while others run, and be made to wait in the middle: the first
+        thread comes last. One that begins elsewhere is waited for as long as one that does not answer."""
+        try:
+            return self._text().rstrip().endswith(BOTTOMS)
+        except OSError:
+            return True
+
+    def _text(self) -> str:
+        with open(self._place, "rb") as memory:
+            memory.seek(self._read)
+            return memory.read(LONGEST).decode("utf-8", "replace")
 
     def answer(self) -> list[object]:
         """``[title, lines]``: what it has said, or why it has not, and what the kernel says of it."""
@@ -46,9 +61,7 @@ class Question:
         if self._why is not None:
             return ["%s: %s" % (title, self._why), []]
         try:
-            with open(self._place, "rb") as memory:
-                memory.seek(self._read)
-                text = memory.read(LONGEST).decode("utf-8", "replace")
+            text = self._text()
         except OSError:
             return ["%s: it has just ended" % title, []]
         return [title, [line.strip() for line in text.splitlines() if line.strip()]]

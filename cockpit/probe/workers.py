@@ -128,8 +128,7 @@ def abandon(source: Any, forget_pids: Any) -> None:
 
     ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the kills are not taken for accidents.
     """
-    if getattr(source, "_worker_pids_set", False):
-        forget_pids(id(source))
+    forget_pids(id(source))  # whatever it says of itself: a death may have raised right after it was entered
     source._worker_pids_set = False
     source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
     workers = getattr(source, "_workers", [])

@@ -28,6 +28,12 @@ def workers_of(process: dict[str, Any]) -> list[dict[str, Any]]:
     return [part for part in process["parts"] if part["title"].startswith("worker ")]
 
 
+def all_load(process: dict[str, Any]) -> bool:
+    """Whether both workers stand in the dataset's own code."""
+    found = [any('toy.py"' in line and "__getitem__" in line for line in part["lines"]) for part in workers_of(process)]
+    return found == [True, True]
+
+
 def begun(scratch: Path, workers: int) -> Any:
     def look() -> Any:
         told = status(scratch)
@@ -41,14 +47,12 @@ def test_threads_and_workers_of_a_change_say_where_they_stand(state_dir: Path) -
         begun(state_dir, 0)
         assert ask(state_dir, "set", "it", "num_workers=2", "--now").returncode == 0
         told = begun(state_dir, 2)
-        process = dump(state_dir)
+        # a worker that is asked just between two samples is at none: seldom, and not three times
+        process = next(filter(all_load, (dump(state_dir) for _ in range(3))))
         assert process["pid"] == told["pid"] and process["answered"]
         first = process["parts"][0]
         assert "which trains" in first["title"]
         assert any('plain.py"' in line and "<module>" in line for line in first["lines"])
-        assert len(workers_of(process)) == 2
-        for worker in workers_of(process):
-            assert any('toy.py"' in line and "__getitem__" in line for line in worker["lines"]), worker
         seen = ask(state_dir, "dump", "it")
         assert seen.returncode == 0 and "plain.py" in seen.stdout and "toy.py" in seen.stdout
         after = status(state_dir)

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
 from watched import watched
+
+LISTED: set[int] = set()
+"""Ids of iterators that stand in torch's table of workers whose death raises, as those who entered them would say."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def torchs_table():
+    """torch's own table cannot be read: it is kept beside it."""
+    from torch.utils.data._utils import signal_handling
+
+    enter, leave = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
+
+    def entered(key, pids):
+        enter(key, pids)
+        LISTED.add(key)
+
+    def left(key):
+        leave(key)
+        LISTED.discard(key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signal_handling, "_set_worker_pids", entered)
+        patch.setattr(signal_handling, "_remove_worker_pids", left)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays_listed(torchs_table):
+    """An iterator that is gone and still listed there ends the script's next one that gets its id: ValueError."""
+    yield
+    if LISTED:
+        gc.collect()
+    left, _ = list(LISTED), LISTED.clear()
+    assert not left, "iterators that are gone stand in torch's table of workers"
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from cockpit.probe.stacks import BEATS, FRAMES, Stacks, lines_of, threads_now
-from cockpit.probe.worker_stacks import SIGNAL, _is_taken, _place, question, ready
+from cockpit.probe.worker_stacks import SIGNAL, Question, _is_taken, _place, question, ready, state_of
+
+
+def until(check: Any) -> None:
+    end = time.monotonic() + 20
+    while not check() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert check()
 
 
 def stacks(workers: tuple[int, ...] = (), ours: tuple[int, ...] = ()) -> Stacks:
@@ -69,8 +76,7 @@ def test_threads_without_a_name_are_told_too() -> None:
 
     _thread.start_new_thread(go.wait, ())
     try:
-        time.sleep(0.05)
-        assert any(title.startswith("thread of foreign making") for title, _ in threads_now(None, "other", 0.0))
+        until(lambda: any(title.startswith("thread of foreign making") for title, _ in threads_now(None, "other", 0.0)))
     finally:
         go.set()
 
@@ -79,6 +85,7 @@ def test_threads_without_a_name_are_told_too() -> None:
 def sleeper() -> Iterator[int]:
     """Another process that has never heard of the signal."""
     process = subprocess.Popen(["sleep", "60"])
+    until(lambda: state_of(process.pid).startswith("waiting"))  # it is still being started: the kernel says "running"
     yield process.pid
     process.kill()
     process.wait()
@@ -115,13 +122,6 @@ def in_the_child() -> None:
     time.sleep(60)
 
 
-def until(check: Any) -> None:
-    end = time.monotonic() + 20
-    while not check() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert check()
-
-
 def test_a_worker_of_ours_answers_again_and_again_and_lives_on() -> None:
     pid = forked(True, in_the_child)
     try:
@@ -135,6 +135,17 @@ def test_a_worker_of_ours_answers_again_and_again_and_lives_on() -> None:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_an_answer_that_stops_in_the_middle_is_waited_for(tmp_path: Any) -> None:
+    place = tmp_path / "answer"
+    place.write_text('Thread 0x1 (most recent call first):\n  File "a.py", line 1 in _serve\n')
+    asked = Question(os.getpid(), None, str(place))
+    assert [asked.is_open() for _ in range(3)] == [True] * 3
+    with place.open("a") as more:
+        more.write('\nCurrent thread 0x2 (most recent call first):\n  File "train.py", line 9 in <module>\n')
+    assert [asked.is_open() for _ in range(3)] == [True, False, False]
+    assert "train.py" in str(asked.answer()[1])
 
 
 def test_a_signal_that_the_script_uses_is_left_to_it() -> None:
