@@ -27,9 +27,9 @@ from svg import Piece, picture  # noqa: E402
 from tui import scenes  # noqa: E402
 from tui.fake_link import FakeLink  # noqa: E402
 
-from cockpit.session.fold import fold_all  # noqa: E402
-from cockpit.session.journal import read_events  # noqa: E402
-from cockpit.session.state import State  # noqa: E402
+from cockpit.history.fold import fold_all  # noqa: E402
+from cockpit.history.journal import read_events  # noqa: E402
+from cockpit.history.state import State  # noqa: E402
 from cockpit.tui.cockpit import Cockpit  # noqa: E402
 from cockpit.tui.palette import THEMES  # noqa: E402
 from cockpit.tui.terminal import Terminal  # noqa: E402

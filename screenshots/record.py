@@ -24,7 +24,7 @@ OUTPUT_LINES = 60
 def main() -> None:
     """Run, wait, stop, keep the events."""
     sys.path.insert(0, str(HERE.parent))
-    from cockpit.session.journal import read_events
+    from cockpit.history.journal import read_events
     from cockpit.wire.codec import event_to_plain
 
     with tempfile.TemporaryDirectory() as folder:

@@ -21,10 +21,10 @@ from cockpit.cli.verbs import VERBS, verb_named
 from cockpit.cli.words import split
 from cockpit.config.assign import assignment
 from cockpit.config.setup import read_setup
+from cockpit.history.actions import ACTIONS
+from cockpit.history.fold import fold_all
+from cockpit.history.report import report_of
 from cockpit.model.knobs import KNOBS
-from cockpit.session.actions import ACTIONS
-from cockpit.session.fold import fold_all
-from cockpit.session.report import report_of
 
 REPO = Path(__file__).resolve().parents[1]
 README = (REPO / "README.md").read_text(encoding="utf-8")

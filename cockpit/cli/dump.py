@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
+from cockpit.history.stacks import ANSWER_S, Dump, dump_of, lines_of
 from cockpit.model.errors import CockpitError
-from cockpit.session.stacks import ANSWER_S, Dump, dump_of, lines_of
 
 from .follow import Following
 from .runs import STATE_DIR, Run, find, has_ended, name_in

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from cockpit.history.link import Link
+from cockpit.history.state import State
 from cockpit.model.errors import LinkLost
-from cockpit.session.link import Link
-from cockpit.session.state import State
 
 from .runs import Run, recorded_state, revive
 

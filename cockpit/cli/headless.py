@@ -12,9 +12,9 @@ import signal
 import sys
 import time
 
+from cockpit.history.report import report_of, text_of
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, LinkLost
-from cockpit.session.report import report_of, text_of
-from cockpit.session.state import State
 
 from .follow import Following
 from .outcome import exit_status_of, last_output

@@ -7,10 +7,10 @@ import sys
 import time
 from typing import Any
 
-from cockpit.session.journal import read_state
-from cockpit.session.report import duration, rate_words
-from cockpit.session.state import State
-from cockpit.session.status import live_rate
+from cockpit.history.journal import read_state
+from cockpit.history.report import duration, rate_words
+from cockpit.history.state import State
+from cockpit.history.status import live_rate
 
 from .runs import STATE_DIR, Listed, all_runs
 from .verbs import Verb

@@ -9,10 +9,10 @@ import os
 import re
 from pathlib import Path
 
+from cockpit.history.activity import words_of
+from cockpit.history.report import again_words, best_entry, rate_words, summary_of
+from cockpit.history.state import State
 from cockpit.model.errors import StartError
-from cockpit.session.activity import words_of
-from cockpit.session.report import again_words, best_entry, rate_words, summary_of
-from cockpit.session.state import State
 
 TAIL_BYTES = 16 * 1024
 TAIL_LINES = 15

@@ -6,16 +6,16 @@ Pure: states and a time in, lines out. The figures are the ones that the screen 
 from __future__ import annotations
 
 from cockpit.analysis.compare import WORDS
+from cockpit.history import compiled
+from cockpit.history.activity import BADGES, activity_of, words_of
+from cockpit.history.knobs import not_applied
+from cockpit.history.measure import phases_of
+from cockpit.history.ranks import gone, headline
+from cockpit.history.report import delta_words, rate_words
+from cockpit.history.state import Entry, State
+from cockpit.history.status import RECENT_BLOCKS, live_rate
 from cockpit.model.knobs import show_value
 from cockpit.model.ranks import RankInfo
-from cockpit.session import compiled
-from cockpit.session.activity import BADGES, activity_of, words_of
-from cockpit.session.knobs import not_applied
-from cockpit.session.measure import phases_of
-from cockpit.session.ranks import gone, headline
-from cockpit.session.report import delta_words, rate_words
-from cockpit.session.state import Entry, State
-from cockpit.session.status import RECENT_BLOCKS, live_rate
 
 CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
 """Up to so many seconds after the start, a line every so many seconds."""

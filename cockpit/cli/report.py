@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cockpit.session.report import report_of, text_of
+from cockpit.history.report import report_of, text_of
 
 from .runs import STATE_DIR, find, name_in, recorded_state
 from .verbs import Verb

@@ -14,10 +14,10 @@ from typing import Any
 from cockpit.engine.rundir import RunDir as Run
 from cockpit.engine.runs import Listed, is_over, list_runs, look, resolve
 from cockpit.engine.start import START_S_AT_MOST, answers, ensure_engine
+from cockpit.history.journal import read_state
+from cockpit.history.link import request, snapshot
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, LinkLost, UsageError
-from cockpit.session.journal import read_state
-from cockpit.session.link import request, snapshot
-from cockpit.session.state import State
 
 from .verbs import Verb
 from .words import Option, Words

@@ -6,9 +6,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from cockpit.history.report import again_words
+from cockpit.history.save import DEFAULT_FILE, save
 from cockpit.model.errors import CockpitError
-from cockpit.session.report import again_words
-from cockpit.session.save import DEFAULT_FILE, save
 
 from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
 from .verbs import Verb

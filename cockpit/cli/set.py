@@ -10,12 +10,12 @@ from typing import Any
 
 from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
+from cockpit.history.knobs import is_answered
+from cockpit.history.status import found_of
+from cockpit.history.trials import entry_of
+from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import BATCH_KNOBS, Value
-from cockpit.session.knobs import is_answered
-from cockpit.session.status import found_of
-from cockpit.session.trials import entry_of
-from cockpit.session.trials import words_of as change_words
 
 from .runs import STATE_DIR, Run, ask, find, has_ended, state_of
 from .verbs import Verb

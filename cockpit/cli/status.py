@@ -6,14 +6,14 @@ import json
 import time
 from typing import Any
 
+from cockpit.history import ranks
+from cockpit.history.activity import BADGES, activity_of
+from cockpit.history.knobs import KnobRow, knob_rows
+from cockpit.history.measure import phases_of
+from cockpit.history.report import duration, rate_words, steps_words, trial_line
+from cockpit.history.state import State
+from cockpit.history.status import RECENT_BLOCKS, live_rate, status_of
 from cockpit.model.knobs import show_value
-from cockpit.session import ranks
-from cockpit.session.activity import BADGES, activity_of
-from cockpit.session.knobs import KnobRow, knob_rows
-from cockpit.session.measure import phases_of
-from cockpit.session.report import duration, rate_words, steps_words, trial_line
-from cockpit.session.state import State
-from cockpit.session.status import RECENT_BLOCKS, live_rate, status_of
 
 from .runs import STATE_DIR, find, name_in, state_of
 from .verbs import Verb

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cockpit.history.state import Entry, State
+from cockpit.history.status import found_of, ledger_line, rounded
+from cockpit.history.trials import entry_of
+from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError
-from cockpit.session.state import Entry, State
-from cockpit.session.status import found_of, ledger_line, rounded
-from cockpit.session.trials import entry_of
-from cockpit.session.trials import words_of as change_words
 
 from .follow import Following
 from .progress import MOVES

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.history.knobs import knob_rows, queued
+from cockpit.history.ranks import not_yet
+from cockpit.history.state import Entry, State
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import SCRIPT, Value, check_value, show_value
-from cockpit.session.knobs import knob_rows, queued
-from cockpit.session.ranks import not_yet
-from cockpit.session.state import Entry, State
 
 from .told import Message, ask_message, drop_message
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from cockpit.history.knobs import queued
+from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     ChangeAsked,
@@ -23,8 +25,6 @@ from cockpit.model.events import (
     Sampled,
 )
 from cockpit.model.knobs import KERNEL_KNOBS
-from cockpit.session.knobs import queued
-from cockpit.session.state import State
 from cockpit.wire.codec import from_plain
 from cockpit.wire.framing import is_newer
 

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cockpit.history.journal import Journal, read_state
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.events import RunStarted, TrainingEnded
 from cockpit.sensors.gpu.reader import NvmlReader
 from cockpit.sensors.machine import Machine
-from cockpit.session.journal import Journal, read_state
-from cockpit.session.state import State
 
 from . import processes, prune
 from .engine import Engine

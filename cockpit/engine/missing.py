@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cockpit.history.state import State
 from cockpit.model.events import Event
 from cockpit.model.missing import ProbeMissed
 from cockpit.model.names import ENV_RUN
 from cockpit.sensors.members import Members
 from cockpit.sensors.procfs import read_bytes, read_stat, read_text
-from cockpit.session.state import State
 
 from .launch import INJECT
 from .processes import PROC, Pids, mark_of

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from cockpit.history.fold import fold
+from cockpit.history.journal import Journal
+from cockpit.history.state import State
 from cockpit.model.events import Event
-from cockpit.session.fold import fold
-from cockpit.session.journal import Journal
-from cockpit.session.state import State
 
 T = TypeVar("T")
 DIGITS = 6

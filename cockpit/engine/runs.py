@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cockpit.history.journal import has_ended
 from cockpit.model.errors import NoSuchRun
-from cockpit.session.journal import has_ended
 
 from .processes import is_alive, is_here, other_host, read_exit, read_pids
 from .rundir import RunDir, default_sockets, rundir_at, runs_folder

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from cockpit.history.ranks import refusal
+from cockpit.history.state import Entry, State
+from cockpit.history.trials import PENDING, entry_of
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
 from cockpit.model.ranks import NOT_YET
-from cockpit.session.ranks import refusal
-from cockpit.session.state import Entry, State
-from cockpit.session.trials import PENDING, entry_of
 
 from .changes import stacks
 from .probes import Probe

@@ -10,10 +10,10 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from cockpit.history.measure import baseline_of
+from cockpit.history.status import status_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import BaselineSet, ChangeAsked, SetupSaved, Stopping
-from cockpit.session.measure import baseline_of
-from cockpit.session.status import status_of
 from cockpit.wire.codec import to_plain
 
 from . import changes

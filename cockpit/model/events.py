@@ -1,6 +1,6 @@
 """Everything that can happen to a run, as frozen events: the one stream that live screens, journal and replay share.
 
-The engine makes them (from what the probe says and what it reads itself); ``session.fold`` consumes them.
+The engine makes them (from what the probe says and what it reads itself); ``history.fold`` consumes them.
 Units stand in the names; ``None`` means not measured and is never 0. Times ``at_s`` are seconds since the
 epoch by the engine's clock. A field that is added later needs a default, so that old journals still read.
 """

@@ -5,8 +5,8 @@ Opened with ``enter``; drawn by ``boxes``. Here reasons and notes stand in full,
 
 from __future__ import annotations
 
+from cockpit.history.knobs import KnobRow
 from cockpit.model.knobs import BY_NAME, takes
-from cockpit.session.knobs import KnobRow
 
 from .clean import clean
 from .dialogs import WIDE, box, keys

@@ -34,7 +34,7 @@ def run_screen(
     """
 
     async def connect() -> Line:
-        from cockpit.session.link import Link
+        from cockpit.history.link import Link
 
         return await Link.connect(socket_path)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cockpit.session.state import Phases
+from cockpit.history.state import Phases
 
 from .format import share, step_time
 from .glyphs import Glyphs

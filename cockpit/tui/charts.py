@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.session.gpu import lead_device
-from cockpit.session.state import Point
+from cockpit.history.gpu import lead_device
+from cockpit.history.state import Point
 
 from .chart import Mark, area, axis_row, labelled, round_up, shades, with_marks
 from .clean import clean

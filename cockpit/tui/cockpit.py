@@ -19,7 +19,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
-from cockpit.session.actions import ACTIONS, IN_LEAVE
+from cockpit.history.actions import ACTIONS, IN_LEAVE
 
 from .boxes import Box, Drawn
 from .canvas import Canvas

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cockpit.history.actions import ACTIONS
+from cockpit.history.stacks import Dump, lines_of
+from cockpit.history.state import State
 from cockpit.model.knobs import Value, show_value
-from cockpit.session.actions import ACTIONS
-from cockpit.session.stacks import Dump, lines_of
-from cockpit.session.state import State
 
 from .clean import clean
 from .footer import wrapped

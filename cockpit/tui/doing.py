@@ -10,13 +10,13 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cockpit.history.knobs import KnobRow, training_loaders
+from cockpit.history.report import again_words, setup_of
+from cockpit.history.save import DEFAULT_FILE, save
+from cockpit.history.stacks import ANSWER_S, Dump, dump_of
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import Value
-from cockpit.session.knobs import KnobRow, training_loaders
-from cockpit.session.report import again_words, setup_of
-from cockpit.session.save import DEFAULT_FILE, save
-from cockpit.session.stacks import ANSWER_S, Dump, dump_of
-from cockpit.session.state import State
 
 from . import dialogs, paste
 from .clean import clean

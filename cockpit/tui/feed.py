@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, LinkLost
-from cockpit.session.state import State
 
 RETRY_S = 1.0
 REVIVE_EVERY = 5
@@ -21,7 +21,7 @@ REVIVE_EVERY = 5
 
 
 class Line(Protocol):
-    """What a link can do; the real one is ``session.link.Link``, the other one is the tests' fake."""
+    """What a link can do; the real one is ``history.link.Link``, the other one is the tests' fake."""
 
     async def next_state(self) -> State: ...
 

@@ -5,7 +5,7 @@ Called by the frame. The footer is the table of actions; a notice is data and li
 
 from __future__ import annotations
 
-from cockpit.session.actions import ACTIONS
+from cockpit.history.actions import ACTIONS
 
 from .output import footer_words
 from .rows import Row, Run, cells, cut, fit, width_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cockpit.history.measure import scaled_to
 from cockpit.model.knobs import KNOBS
-from cockpit.session.measure import scaled_to
 
 from .bars import bar_row, legend
 from .card import card_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cockpit.session.actions import OUTPUT
+from cockpit.history.actions import OUTPUT
 
 from . import dialogs
 from .about import about_rows

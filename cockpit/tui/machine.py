@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cockpit.history.gpu import uses_gpu
+from cockpit.history.knobs import training_loaders
+from cockpit.history.state import State
 from cockpit.model.events import Sampled
 from cockpit.model.ranks import RankInfo
-from cockpit.session.gpu import uses_gpu
-from cockpit.session.knobs import training_loaders
-from cockpit.session.state import State
 
 from .clean import clean
 from .footer import wrapped

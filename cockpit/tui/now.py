@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from cockpit.session.knobs import training_loaders
-from cockpit.session.measure import phases_of, windows_of
-from cockpit.session.state import Phases, State
-from cockpit.session.status import RECENT_BLOCKS
+from cockpit.history.knobs import training_loaders
+from cockpit.history.measure import phases_of, windows_of
+from cockpit.history.state import Phases, State
+from cockpit.history.status import RECENT_BLOCKS
 
 from .view import View
 

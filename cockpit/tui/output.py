@@ -5,7 +5,7 @@ Called by the frame. Whatever was printed is data: cleaned, cut at the width, an
 
 from __future__ import annotations
 
-from cockpit.session.actions import BY_NAME
+from cockpit.history.actions import BY_NAME
 
 from .clean import clean
 from .format import count

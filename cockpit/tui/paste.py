@@ -1,12 +1,12 @@
 """The box that shows the setup as lines to paste, in case the terminal did not take them into its clipboard. Pure.
 
-Called by ``doing`` with what ``session.paste`` says, which it hands on so that the key knows one place.
+Called by ``doing`` with what ``history.paste`` says, which it hands on so that the key knows one place.
 """
 
 from __future__ import annotations
 
 from cockpit.config.export import Export
-from cockpit.session.paste import lines_to_paste
+from cockpit.history.paste import lines_to_paste
 
 from .clean import clean
 from .dialogs import WIDE, box, keys

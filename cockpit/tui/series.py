@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.session.state import Entry, Point, Ring
+from cockpit.history.state import Entry, Point, Ring
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 
 from __future__ import annotations
 
+from cockpit.history.knobs import KnobRow, queued, training_loaders, tuned_setup
+from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
-from cockpit.session.knobs import KnobRow, queued, training_loaders, tuned_setup
-from cockpit.session.state import State
 
 from .clean import clean
 from .footer import wrapped

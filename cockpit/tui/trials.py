@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cockpit.analysis.compare import NOT_COMPARABLE
 from cockpit.analysis.policy import POLICY
-from cockpit.session.state import Entry
+from cockpit.history.state import Entry
 
 from .clean import clean
 from .format import delta, interval, rate

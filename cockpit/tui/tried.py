@@ -5,7 +5,7 @@ Called by the frame when ``v`` has opened it. Changes and reasons stand in full 
 
 from __future__ import annotations
 
-from cockpit.session.state import Entry
+from cockpit.history.state import Entry
 
 from .clean import clean
 from .footer import wrapped

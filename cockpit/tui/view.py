@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from cockpit.history.knobs import KnobRow, knob_rows
+from cockpit.history.state import State
 from cockpit.model.knobs import Value
-from cockpit.session.knobs import KnobRow, knob_rows
-from cockpit.session.state import State
 
 from .glyphs import BRAILLE, Glyphs
 from .reading import AT_REST, Reading

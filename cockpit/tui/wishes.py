@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cockpit.history.knobs import KnobRow, knob_rows
+from cockpit.history.measure import baseline_of
+from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
-from cockpit.session.knobs import KnobRow, knob_rows
-from cockpit.session.measure import baseline_of
-from cockpit.session.state import State
 
 
 def moved(knob: KnobRow, following: Value | None, by: int) -> Value | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cockpit.history.state import Entry
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
-from cockpit.session.state import Entry
 
 from .view import View
 

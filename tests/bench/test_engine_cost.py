@@ -17,9 +17,9 @@ from cockpit.engine.processes import boot_id, read_pids
 from cockpit.engine.record import Record
 from cockpit.engine.rundir import RunDir, new_rundir, safe_sockets, write_json
 from cockpit.engine.start import Spec, ensure_engine, start_run
+from cockpit.history.journal import Journal
+from cockpit.history.state import State
 from cockpit.model.events import BlockMeasured, ProcessStarted, RunStarted, Sampled
-from cockpit.session.journal import Journal
-from cockpit.session.state import State
 
 pytestmark = pytest.mark.bench
 STEPS = 100_000

@@ -15,10 +15,10 @@ from cockpit.cli.logs import first_kept, pieces
 from cockpit.cli.outcome import exit_status_of, last_output, three_lines
 from cockpit.cli.progress import Progress, clock_words
 from cockpit.cli.status import page
+from cockpit.history.fold import fold_all
+from cockpit.history.report import duration, rate_words, report_of, summary_of, text_of
+from cockpit.history.state import State
 from cockpit.model.events import EventsDropped, LoadersSeen, ProbeLost, SetupSaved, TrainingEnded
-from cockpit.session.fold import fold_all
-from cockpit.session.report import duration, rate_words, report_of, summary_of, text_of
-from cockpit.session.state import State
 
 
 def tuned() -> tuple[Story, State]:

@@ -28,8 +28,8 @@ from cockpit.cli.runs import state_of
 from cockpit.engine.processes import is_alive, read_pids
 from cockpit.engine.rundir import RunDir, rundir_at
 from cockpit.engine.start import answers
-from cockpit.session.journal import read_state
-from cockpit.session.state import State
+from cockpit.history.journal import read_state
+from cockpit.history.state import State
 
 COMMAND = command_of(TRAINERS / "slow.py")
 STEPS = 50

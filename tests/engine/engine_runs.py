@@ -14,8 +14,8 @@ from typing import Any
 
 from cockpit.engine import launch, processes
 from cockpit.engine.rundir import RunDir
-from cockpit.session.journal import read_state
-from cockpit.session.state import State
+from cockpit.history.journal import read_state
+from cockpit.history.state import State
 
 REPO = launch.PACKAGE.parent
 

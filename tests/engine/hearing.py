@@ -7,7 +7,7 @@ from typing import Any
 from support.events import beginning
 
 from cockpit.engine.hear import Ears
-from cockpit.session.fold import fold, fold_all
+from cockpit.history.fold import fold, fold_all
 
 
 class Room:

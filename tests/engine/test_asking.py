@@ -8,12 +8,12 @@ import pytest
 from support.events import Story, beginning, knob, loader
 
 from cockpit.engine import changes
+from cockpit.history.fold import fold_all
+from cockpit.history.state import State
+from cockpit.history.status import status_of
+from cockpit.history.trials import words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, Stopping, TrainingEnded
-from cockpit.session.fold import fold_all
-from cockpit.session.state import State
-from cockpit.session.status import status_of
-from cockpit.session.trials import words_of
 
 
 def training(**in_force: object) -> State:

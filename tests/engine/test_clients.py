@@ -9,9 +9,9 @@ from engine_runs import Started, python, scripted, wait_for
 
 from cockpit.engine import processes
 from cockpit.engine.start import ensure_engine
-from cockpit.session.fold import fold
-from cockpit.session.journal import read_state
-from cockpit.session.state import State
+from cockpit.history.fold import fold
+from cockpit.history.journal import read_state
+from cockpit.history.state import State
 from cockpit.wire.codec import event_from_plain, from_plain
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from cockpit.engine.hear import Ears
 from cockpit.engine.told import schedule_of
+from cockpit.history.fold import fold_all
+from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BlockMeasured,
@@ -21,8 +23,6 @@ from cockpit.model.events import (
     ProbeLost,
 )
 from cockpit.model.names import SCHEMA
-from cockpit.session.fold import fold_all
-from cockpit.session.state import State
 
 
 def test_ticks_add_up_and_unknown_stays_unknown() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hearing import Room
 
-from cockpit.session.state import Entry
+from cockpit.history.state import Entry
 
 
 def entry(name: str, knob: str, state: str) -> Entry:

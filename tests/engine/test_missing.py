@@ -15,10 +15,10 @@ from cockpit.engine.launch import INJECT
 from cockpit.engine.missing import LIKELY_S, LOOK_S, SURE_S, Missing, Seen, flags_of, look, python_of, reason_of
 from cockpit.engine.processes import Pids, Process, marked
 from cockpit.engine.rundir import RunDir
+from cockpit.history.fold import fold_all
+from cockpit.history.state import State
 from cockpit.model.events import ProbeConnected
 from cockpit.model.names import ENV_RUN
-from cockpit.session.fold import fold_all
-from cockpit.session.state import State
 
 OURS = {ENV_RUN: "/runs/it", "PYTHONPATH": f"{INJECT}:/home/a"}
 

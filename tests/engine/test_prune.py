@@ -11,10 +11,10 @@ import pytest
 from cockpit.engine import prune
 from cockpit.engine.prune import KEPT_S, old_runs
 from cockpit.engine.rundir import RunDir, rundir_at
+from cockpit.history.fold import fold
+from cockpit.history.journal import Journal
+from cockpit.history.state import State
 from cockpit.model.events import RunStarted, TrainingEnded
-from cockpit.session.fold import fold
-from cockpit.session.journal import Journal
-from cockpit.session.state import State
 
 NOW_S = 2e9
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from cockpit.engine import changes
 from cockpit.engine.together import CAUGHT_UP_S, PATIENCE_S
+from cockpit.history.fold import fold
+from cockpit.history.ranks import gone, headline
+from cockpit.history.state import Entry
+from cockpit.history.status import status_of
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, LoadersSeen, ProbeConnected
 from cockpit.model.ranks import RanksSeen
-from cockpit.session.fold import fold
-from cockpit.session.ranks import gone, headline
-from cockpit.session.state import Entry
-from cockpit.session.status import status_of
 
 OLD, NEW = 0, 4
 

@@ -17,9 +17,9 @@ from engine_runs import Started, python, scripted, wait_for
 from cockpit.engine import processes
 from cockpit.engine.rundir import new_rundir, safe_sockets, write_json
 from cockpit.engine.start import Spec, _spawn_engine, answers, ensure_engine, start_run
+from cockpit.history.fold import fold_all
+from cockpit.history.journal import read_events, read_state
 from cockpit.model.errors import StartError
-from cockpit.session.fold import fold_all
-from cockpit.session.journal import read_events, read_state
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typing import Any
 
 from cockpit.engine.hear import Ears
 from cockpit.engine.start import Spec, start_run
-from cockpit.session.journal import read_state
-from cockpit.session.link import request
-from cockpit.session.state import State
+from cockpit.history.journal import read_state
+from cockpit.history.link import request
+from cockpit.history.state import State
 
 BUSY = {"uuid": "GPU-aaaa", "name": "NVIDIA H100", "util": 94, "memory_total": 80, "memory_used": 30, "power_mw": 1500}
 OTHER = {"uuid": "GPU-bbbb", "name": "somebody else's", "util": 50}

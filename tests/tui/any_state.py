@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from cockpit.analysis.compare import WORDS
+from cockpit.history.state import Ring, State
 from cockpit.model.knobs import BY_NAME
-from cockpit.session.state import Ring, State
 
 ODD_FLOATS = [0.0, -1.0, 1e-9, 0.5, 1.0, 3.7, 250.0, 1e6, 1e18, float("nan"), float("inf"), 1_800_000_000.0]
 ODD_INTS = [-1, 0, 1, 7, 64, 10**12]

@@ -1,6 +1,6 @@
 """A link without an engine: hands out the states it is given, and keeps the commands it is asked for.
 
-The face of ``session.link.Link``, so that the app can be driven by scripted runs.
+The face of ``history.link.Link``, so that the app can be driven by scripted runs.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from cockpit.history.fold import fold
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, LinkLost
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
-from cockpit.session.fold import fold
-from cockpit.session.state import State
 
 
 class FakeLink:

@@ -18,9 +18,9 @@ from pathlib import Path
 from tui.fake_link import FakeLink
 from tui.scenes import BEGAN_S, Script
 
+from cockpit.history.fold import fold, fold_all
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeMoved, LoadersSeen, Sampled
-from cockpit.session.fold import fold, fold_all
 from cockpit.tui.app import show
 
 

@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from cockpit.history.fold import fold_all
+from cockpit.history.state import State
 from cockpit.model.events import (
     BlockMeasured,
     ChangeAsked,
@@ -28,8 +30,6 @@ from cockpit.model.events import (
 from cockpit.model.gpu import GpuFigures
 from cockpit.model.knobs import Value
 from cockpit.model.ranks import RankInfo, RanksSeen
-from cockpit.session.fold import fold_all
-from cockpit.session.state import State
 
 BEGAN_S = 1_800_000_000.0
 BATCH = 16

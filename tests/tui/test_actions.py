@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cockpit.cli.verbs import BY_NAME as VERBS
-from cockpit.session.actions import ACTIONS, BY_KEY, IN_LEAVE
+from cockpit.history.actions import ACTIONS, BY_KEY, IN_LEAVE
 from cockpit.tui.glyphs import BRAILLE
 from cockpit.tui.rows import text_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tui.test_app import run, seated
 
-from cockpit.session.actions import ACTIONS
+from cockpit.history.actions import ACTIONS
 
 KEYS = sorted({key for action in ACTIONS for key in action.keys} - {"ctrl+c", "ctrl+z"} | set("xy1") | {"backspace"})
 

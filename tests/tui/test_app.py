@@ -15,10 +15,10 @@ from textual.pilot import Pilot
 from tui import scenes
 from tui.fake_link import FakeLink
 
+from cockpit.history.actions import ACTIONS, IN_LEAVE
+from cockpit.history.state import State
 from cockpit.model.events import ChangeMoved, LoadersSeen, OutputSeen, TrainingEnded
 from cockpit.model.stacks import StackPart, StacksSeen
-from cockpit.session.actions import ACTIONS, IN_LEAVE
-from cockpit.session.state import State
 from cockpit.tui.cockpit import Cockpit
 from cockpit.tui.rows import text_of
 from cockpit.tui.terminal import Terminal

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.session.state import Entry, Point, Ring
+from cockpit.history.state import Entry, Point, Ring
 from cockpit.tui.chart import Mark, area, axis_row, round_up, with_marks
 from cockpit.tui.glyphs import ASCII, BLOCK, BRAILLE, SETS, Glyphs
 from cockpit.tui.rows import text_of

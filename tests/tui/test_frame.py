@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tui import scenes
 from tui.any_state import VALUES, Grower
 
+from cockpit.history.fold import fold
+from cockpit.history.state import State
 from cockpit.model.events import ProbeLost, TrainingEnded
 from cockpit.model.knobs import BY_NAME
-from cockpit.session.fold import fold
-from cockpit.session.state import State
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, SETS
 from cockpit.tui.paint import strip_of

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tui import scenes
 
+from cockpit.history.fold import fold
+from cockpit.history.state import Phases, State
 from cockpit.model.events import ChangeAsked, ChangeMoved, MachineSeen, Sampled
-from cockpit.session.fold import fold
-from cockpit.session.state import Phases, State
 from cockpit.tui.bars import bar, bar_row, legend
 from cockpit.tui.dialogs import saved_rows
 from cockpit.tui.footer import footer_row, wrapped

@@ -10,7 +10,7 @@ from tui import scenes
 from tui.test_app import run, seated
 
 from cockpit.config.export import Export
-from cockpit.session.state import State
+from cockpit.history.state import State
 from cockpit.tui.glyphs import ASCII, BRAILLE
 from cockpit.tui.paste import paste_rows
 from cockpit.tui.rows import text_of, width_of

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from tui import scenes
 
+from cockpit.history.fold import fold, fold_all
+from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import ChangeAsked, ChangeMoved, GpuSampled, KnobReport, LoadersSeen, ProbeConnected, Sampled
 from cockpit.model.gpu import GpuFigures
 from cockpit.model.ranks import RankInfo, RanksSeen
-from cockpit.session.fold import fold, fold_all
-from cockpit.session.state import State
 from cockpit.tui.about import about_rows
 from cockpit.tui.charts import charts
 from cockpit.tui.frame import frame, step_rows

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from support.events import BEGAN_S, Story, beginning
 
+from cockpit.history.fold import fold_all
+from cockpit.history.state import State
 from cockpit.model.events import EVENTS, ChangeAsked, Event, OutputSeen, Sampled
-from cockpit.session.fold import fold_all
-from cockpit.session.state import State
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
 
 finite = some.floats(allow_nan=False, allow_infinity=False)

@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cockpit.engine.record import Record
+from cockpit.history.fold import fold_all
+from cockpit.history.journal import Journal, has_ended, read_events, read_state, segments
+from cockpit.history.state import State
 from cockpit.model.events import (
     BaselineSet,
     BlockMeasured,
@@ -36,9 +39,6 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 from cockpit.model.names import SCHEMA
-from cockpit.session.fold import fold_all
-from cockpit.session.journal import Journal, has_ended, read_events, read_state, segments
-from cockpit.session.state import State
 
 seconds = st.floats(0.0001, 50.0)
 maybe = st.none() | seconds

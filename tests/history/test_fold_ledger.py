@@ -8,12 +8,12 @@ import pytest
 from support.events import NOISY, Story, beginning, loader
 
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
+from cockpit.history.fold import fold_all
+from cockpit.history.report import held_back, trial_line
+from cockpit.history.state import Entry, State
+from cockpit.history.status import ledger_line
+from cockpit.history.trials import IN_THE_MIDDLE, entry_of
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
-from cockpit.session.fold import fold_all
-from cockpit.session.report import held_back, trial_line
-from cockpit.session.state import Entry, State
-from cockpit.session.status import ledger_line
-from cockpit.session.trials import IN_THE_MIDDLE, entry_of
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
 

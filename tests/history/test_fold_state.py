@@ -11,6 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.events import BEGAN_S, NOISY, Story, beginning, block, knob, loader, sample
 
+from cockpit.history.activity import BADGES, Activity, activity_of
+from cockpit.history.fold import fold, fold_all
+from cockpit.history.knobs import knob_rows, tuned_setup
+from cockpit.history.state import EPOCHS_LONGEST, LEDGER_LONGEST, RECENT_LONGEST, State
+from cockpit.history.status import live_rate, status_of
 from cockpit.model.events import (
     BlockMeasured,
     ChangeAsked,
@@ -28,11 +33,6 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 from cockpit.model.knobs import LOADER_KNOBS
-from cockpit.session.activity import BADGES, Activity, activity_of
-from cockpit.session.fold import fold, fold_all
-from cockpit.session.knobs import knob_rows, tuned_setup
-from cockpit.session.state import EPOCHS_LONGEST, LEDGER_LONGEST, RECENT_LONGEST, State
-from cockpit.session.status import live_rate, status_of
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
 
 

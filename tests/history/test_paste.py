@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from support.events import beginning, knob, loader
 
+from cockpit.history.fold import fold_all
+from cockpit.history.paste import lines_to_paste
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import LoadersSeen
-from cockpit.session.fold import fold_all
-from cockpit.session.paste import lines_to_paste
 
 
 def test_the_line_names_every_training_loader_and_no_other() -> None:

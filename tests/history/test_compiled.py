@@ -6,13 +6,13 @@ import pytest
 from support.events import NOISY, Story, beginning
 
 from cockpit.cli.progress import Progress
+from cockpit.history.compiled import words
+from cockpit.history.fold import fold, fold_all
+from cockpit.history.report import text_of
+from cockpit.history.state import State
+from cockpit.history.status import status_of
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import EpochEnded
-from cockpit.session.compiled import words
-from cockpit.session.fold import fold, fold_all
-from cockpit.session.report import text_of
-from cockpit.session.state import State
-from cockpit.session.status import status_of
 
 
 def compiled(story: Story) -> State:

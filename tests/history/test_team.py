@@ -8,13 +8,13 @@ from support.events import beginning, sample
 
 from cockpit.cli.progress import GONE_S, Progress
 from cockpit.cli.status import page
+from cockpit.history import ranks
+from cockpit.history.fold import fold, fold_all
+from cockpit.history.report import text_of
+from cockpit.history.state import State
+from cockpit.history.status import status_of
 from cockpit.model.events import ProbeConnected, TrainingEnded
 from cockpit.model.ranks import RankInfo, RanksSeen
-from cockpit.session import ranks
-from cockpit.session.fold import fold, fold_all
-from cockpit.session.report import text_of
-from cockpit.session.state import State
-from cockpit.session.status import status_of
 
 FIRST = RankInfo(0, 50, 40, wait_ms=1.25, samples_per_s=81.0)
 SECOND = RankInfo(1, 51, 38)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from support.events import BEGAN_S, beginning, sample
 
+from cockpit.history.fold import fold_all
+from cockpit.history.gpu import STALE_S
+from cockpit.history.journal import Journal, read_state
+from cockpit.history.save import saved_of
+from cockpit.history.state import State
+from cockpit.history.status import status_of
 from cockpit.model.events import GpuSampled, TrainingEnded
 from cockpit.model.gpu import GpuFigures
-from cockpit.session.fold import fold_all
-from cockpit.session.gpu import STALE_S
-from cockpit.session.journal import Journal, read_state
-from cockpit.session.save import saved_of
-from cockpit.session.state import State
-from cockpit.session.status import status_of
 
 AT_S = BEGAN_S + 5
 DEVICE = GpuFigures(

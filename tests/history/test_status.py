@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from support.events import NOISY, Story, beginning, knob, loader, sample
 
+from cockpit.history.fold import fold_all
+from cockpit.history.report import report_of
+from cockpit.history.state import State
+from cockpit.history.status import status_of
 from cockpit.model.events import LoadersSeen
-from cockpit.session.fold import fold_all
-from cockpit.session.report import report_of
-from cockpit.session.state import State
-from cockpit.session.status import status_of
 
 KEYS: dict[str, tuple[str, ...]] = {
     "": (

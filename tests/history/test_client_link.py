@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from support.events import beginning, sample
 
+from cockpit.history import link as link_file
+from cockpit.history.fold import fold_all
+from cockpit.history.link import Link, request, snapshot
+from cockpit.history.state import State
 from cockpit.model.errors import CockpitError, LinkLost
 from cockpit.model.events import Event
-from cockpit.session import link as link_file
-from cockpit.session.fold import fold_all
-from cockpit.session.link import Link, request, snapshot
-from cockpit.session.state import State
 from cockpit.wire.codec import event_to_plain, to_plain
 from cockpit.wire.framing import Lines, pack
 

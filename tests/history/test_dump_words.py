@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from support.events import beginning
 
+from cockpit.history.fold import fold, fold_all
+from cockpit.history.stacks import Dump, dump_of, lines_of
 from cockpit.model.stacks import StackPart, StacksSeen
-from cockpit.session.fold import fold, fold_all
-from cockpit.session.stacks import Dump, dump_of, lines_of
 
 SAID = (StackPart("thread MainThread (7), which trains: loader for 31.0 s", ('File "train.py", line 4 in main',)),)
 KERNEL = (StackPart("thread python (8): waiting in futex_wait"),)

@@ -8,12 +8,12 @@ import pytest
 from support.events import NOISY, Story, beginning, block, knob, loader
 
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
+from cockpit.history.fold import fold_all
+from cockpit.history.knobs import knob_rows
+from cockpit.history.measure import phases_of, scaled_to
+from cockpit.history.state import Entry, State
+from cockpit.history.trials import entry_of
 from cockpit.model.events import EpochEnded, LoadersSeen, TrainingEnded
-from cockpit.session.fold import fold_all
-from cockpit.session.knobs import knob_rows
-from cockpit.session.measure import phases_of, scaled_to
-from cockpit.session.state import Entry, State
-from cockpit.session.trials import entry_of
 
 SIZES = ({"batch_size": 8}, {"batch_size": 16})
 

@@ -10,12 +10,12 @@ from support.events import Story, beginning, knob, loader
 
 from cockpit.cli.progress import Progress
 from cockpit.config.setup import read_setup
+from cockpit.history.fold import fold_all
+from cockpit.history.knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
+from cockpit.history.report import setup_of, text_of
+from cockpit.history.save import save
+from cockpit.history.status import found_of, status_of
 from cockpit.model.events import KnobReport, LoadersSeen, RunStarted, TrainingEnded
-from cockpit.session.fold import fold_all
-from cockpit.session.knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
-from cockpit.session.report import setup_of, text_of
-from cockpit.session.save import save
-from cockpit.session.status import found_of, status_of
 
 
 def test_loaders_that_are_tuned_differently_are_each_kept_by_name() -> None:
