@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
+from cockpit.history.pause import lands_later
 from cockpit.model.errors import CockpitError, UsageError
 
-from .runs import STATE_DIR, ask, find, has_ended, name_in
+from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
 from .verbs import Verb
 from .waiting import wait_for
 from .words import Option, Words
@@ -37,5 +39,7 @@ def call(verb: Verb, words: Words) -> int:
             raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
         return wait_for(run, [(verb.name, {})])
     result = ask(run, verb.name)
+    if verb.name in CHANGES and (paused := lands_later(state_of(run))):
+        print(f"cockpit: {paused}", file=sys.stderr)
     print(json.dumps(result) if words.has("--json") else f"{run.name}: {DONE[verb.name]}")
     return 0

@@ -24,7 +24,7 @@ OPTIONS: tuple[Option, ...] = (
     STATE_DIR,
 )
 
-ALIVE = ("running", "stopping")
+ALIVE = ("running", "paused", "stopping")
 COLUMNS = (("run", 24), ("state", 9), ("epoch", 6), ("samples/s", 10), ("age", 13))
 
 

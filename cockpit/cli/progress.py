@@ -10,11 +10,13 @@ from cockpit.history import compiled
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
 from cockpit.history.measure import phases_of
+from cockpit.history.pause import words as pause_words
 from cockpit.history.ranks import gone, headline
-from cockpit.history.report import delta_words, rate_words
+from cockpit.history.report import delta_words, duration, rate_words
 from cockpit.history.state import Entry, State
 from cockpit.history.status import RECENT_BLOCKS, live_rate
 from cockpit.model.knobs import show_value
+from cockpit.model.pause import REFUSED
 from cockpit.model.ranks import RankInfo
 
 CALM = ((30.0, 5.0), (300.0, 15.0), (float("inf"), 60.0))
@@ -33,6 +35,7 @@ class Progress:
         self._no_probe: str | None = None
         self._phase = ""
         self._not_applied: set[str] = set()
+        self._paused = (0.0, "")
         self._gone: dict[int, float] = {}
 
     def said(self, state: State, now_s: float) -> list[str]:
@@ -41,8 +44,10 @@ class Progress:
         lines = [line for entry in state.ledger if (line := self._change(entry))]
         if state.phase != self._phase:
             self._phase = state.phase
-            if state.phase in ("stopping", "lost"):
+            if state.phase in ("stopping", "lost", "paused"):
                 lines.append(state.phase)
+        if (said := self._pause(state)) is not None:
+            lines.append(said)
         for words, reason in not_applied(state).items():
             if words not in self._not_applied:
                 self._not_applied.add(words)
@@ -57,6 +62,15 @@ class Progress:
             lines.append(where(state, now_s))
         stamp = clock_words(now_s - began)
         return [f"[{stamp}] {line}" for line in lines]
+
+    def _pause(self, state: State) -> str | None:
+        """That it goes on, after how long, and why if nobody said so; or why it was not paused."""
+        before, self._paused = self._paused, (state.paused_s, pause_words(state) or "")
+        if state.paused_s > before[0] and state.phase == "running":
+            reason = state.pause.reason if state.pause is not None else None
+            return f"goes on, paused for {duration(state.paused_s - before[0])}{': ' + reason if reason else ''}"
+        refused = state.pause is not None and state.pause.state == REFUSED and state.phase == "running"
+        return self._paused[1] if refused and self._paused[1] != before[1] else None
 
     def _just_gone(self, state: State, now_s: float) -> list[RankInfo]:
         """Ranks that are gone while others go on (at the end all go, one after the other): told once each."""

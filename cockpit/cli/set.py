@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
 from cockpit.history.knobs import is_answered
+from cockpit.history.pause import lands_later
 from cockpit.history.status import found_of
 from cockpit.history.trials import entry_of
 from cockpit.history.trials import words_of as change_words
@@ -51,9 +52,11 @@ def call(verb: Verb, words: Words) -> int:
     else:
         later = any(knob in BATCH_KNOBS for args in _commands(wanted, now=False) for knob in args["knobs"])
         when = "at once" if words.has("--now") and not later else "at the next epoch boundary"
+        paused = lands_later(state_of(run))
         print(f"{run.name}: asked for {' '.join(words_of(wanted))}, {when}")
         ids = [change for answer in answers if (change := answer.get("id"))]
         refused, notes = _to_be_known(run, ids)
+        notes += [paused] if paused else []
         print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
         return 1 if refused else 0
     return 0

@@ -10,6 +10,7 @@ from cockpit.history import ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
 from cockpit.history.measure import phases_of
+from cockpit.history.pause import words as pause_words
 from cockpit.history.report import duration, rate_words, steps_words, trial_line
 from cockpit.history.state import State
 from cockpit.history.status import RECENT_BLOCKS, live_rate, status_of
@@ -45,7 +46,9 @@ def page(state: State, now_s: float) -> list[str]:
         f"throughput  {rate_words(live_rate(state))} samples/s, baseline {rate_words(base)}",
         f"a step      {step_words(state)}",
     ]
-    if state.probe != "connected" and state.phase == "running":
+    if said := pause_words(state):
+        lines.append(f"pause       {said}")
+    if state.probe != "connected" and state.phase in ("running", "paused"):
         lines.append(f"probe       {state.probe}: {state.probe_reason or 'figures are missing or old'}")
     if state.exit_status is not None:
         lines.append(f"ended       with status {state.exit_status}")

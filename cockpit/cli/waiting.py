@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cockpit.history.pause import lands_later
 from cockpit.history.state import Entry, State
 from cockpit.history.status import found_of, ledger_line, rounded
 from cockpit.history.trials import entry_of
@@ -37,6 +38,7 @@ def wait_for(run: Run, asking: Sequence[Asking]) -> int:
 async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, Any]]:
     following, ids = Following(run), list[str]()
     last: dict[str, dict[str, Any]] = {}
+    told = False
     try:
         async for state in following.states():
             if not ids:
@@ -45,6 +47,9 @@ async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, An
                 for verb, args in asking:
                     ids.append((await following.link.command(verb, **args))["id"])
                 continue
+            if (paused := lands_later(state)) and not told:
+                print(f"cockpit: {paused}", file=sys.stderr)
+            told = paused is not None
             if _all_over(state, ids, last):
                 break
     finally:

@@ -41,6 +41,8 @@ from .told import (
     epoch_of,
     kept_message,
     moved_of,
+    pause_message,
+    pause_of,
     stacks_of,
 )
 
@@ -175,6 +177,8 @@ class Ears:
         for entry in queued(state):
             if entry.origin != "schedule":
                 send(ask_message(entry.id, entry.asked, entry.now, entry.loader))
+        if probe.trains and (paused := pause_message(state)) is not None:
+            send(paused)
         if not probe.trains and before is not None and before is not probe:
             return []  # a helper process beside one that we already know: not a rank
         return self._announce(probe, before, at_s)
@@ -241,6 +245,10 @@ class Ears:
     def _stacks(self, heard: Heard) -> list[Event]:
         return [stacks_of(heard.message, heard.at_s)]
 
+    def _pause(self, heard: Heard) -> list[Event]:
+        moved, known = pause_of(heard.message, heard.at_s), heard.state.pause
+        return [moved] if known is not None and known.id == moved.id else []
+
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]
 
@@ -252,5 +260,6 @@ _HANDLERS: Mapping[str, Callable[[Ears, Heard], list[Event]]] = {
     "epoch": Ears._epoch,
     "change": Ears._change,
     "stacks": Ears._stacks,
+    "pause": Ears._pause,
     "dropped": Ears._dropped,
 }

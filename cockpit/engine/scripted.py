@@ -112,6 +112,7 @@ class Trainer:
         self.start = self._read_start()
         self.step = self.epoch = self.in_epoch = 0
         self.change: str | None = None
+        self.pause: str | None = None
         self.samples_by_epoch: list[int] = []
         self.tick: dict[str, float] = {}
         self.block: dict[str, float] = {}
@@ -167,12 +168,26 @@ class Trainer:
         if time.monotonic() - self.ticked_s >= TICK_S:
             self._hear()
             self._say_tick()
+        self._stand_still()
         if self.block["steps"] >= 10 and self.block["wall_ns"] >= BLOCK_S * 1e9:
             self._say_block()
         return parts["wall_ns"]
 
+    def _stand_still(self) -> None:
+        """Until it is told to go on."""
+        name = self.pause
+        while self.pause is not None:
+            self.line.say({"m": "pause", "id": name, "state": "paused", "step": self.step})
+            self._say_tick("paused")
+            time.sleep(TICK_S)
+            self._hear()
+        if name is not None:
+            self.line.say({"m": "pause", "id": name, "state": "over", "step": self.step})
+
     def _hear(self) -> None:
         for message in self.line.take():
+            if message.get("m") in ("pause", "resume"):
+                self.pause = message["id"] if message["m"] == "pause" else None
             if message.get("m") == "ask" and message["id"] not in self.seen:
                 self.seen.add(message["id"])
                 self.asked[message["id"]] = message
@@ -246,7 +261,7 @@ class Trainer:
             "capacity": self._capacity(), "boundaries": self.epoch > 0, "samples_by_epoch": self.samples_by_epoch,
             "epoch_start_ms": 0.0}]})  # fmt: skip
 
-    def _say_tick(self) -> None:
+    def _say_tick(self, doing: str | None = None) -> None:
         now = time.monotonic()
         capacity = self._capacity()
         starved = self.knobs["num_workers"] * self.chosen.model_ms < self.chosen.load_ms
@@ -254,7 +269,7 @@ class Trainer:
             "m": "tick", "t_ns": time.perf_counter_ns(), "span_ns": int((now - self.ticked_s) * 1e9),
             "step": self.step, "epoch": self.epoch, "step_in_epoch": self.in_epoch, "optimizer_steps": self.step,
             **{"steps": 0, "samples": 0, **{name: int(value) for name, value in self.tick.items()}},
-            "doing": "loader" if starved else "forward", "doing_ns": 1_000_000,
+            "doing": doing or ("loader" if starved else "forward"), "doing_ns": 1_000_000,
             "queue": [0 if starved else capacity, capacity] if capacity else None,
             "wait_kind": "starved" if starved else None})  # fmt: skip
         self.tick, self.ticked_s = {}, now

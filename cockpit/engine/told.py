@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
 from cockpit.model.knobs import Value
+from cockpit.model.pause import ASKED, OVER, PAUSED, REFUSED, RESUMING, PauseMoved
 from cockpit.model.stacks import StackPart, StacksSeen
 
 Message = dict[str, Any]
@@ -94,6 +96,22 @@ def moved_of(message: Message, at_s: float) -> ChangeMoved:
         reason=message.get("reason"),
         note=message.get("note"),
     )
+
+
+def pause_of(message: Message, at_s: float) -> PauseMoved:
+    """``pause``: the probe's word on one that was asked for."""
+    state, reason = str(message["state"]), message.get("reason")
+    if state not in (ASKED, PAUSED, OVER, REFUSED):
+        raise ValueError(f"a pause is never {state!r}")
+    return PauseMoved(at_s, str(message["id"]), state, _count(message, "step"), reason)
+
+
+def pause_message(state: State) -> Message | None:
+    """Engine to probe: what is said of a pause and has not come about yet; None where nothing is."""
+    found = state.pause
+    if found is None or found.state not in (ASKED, RESUMING):
+        return None
+    return {"m": "pause" if found.state == ASKED else "resume", "id": found.id}
 
 
 def ask_message(change: str, knobs: Mapping[str, Value], now: bool, loader: str | None) -> Message:

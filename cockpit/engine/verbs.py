@@ -10,10 +10,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from cockpit.history import pause
 from cockpit.history.measure import baseline_of
 from cockpit.history.status import status_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import BaselineSet, ChangeAsked, SetupSaved, Stopping
+from cockpit.model.pause import ASKED, RESUMING, PauseMoved
 from cockpit.wire.codec import to_plain
 
 from . import changes
@@ -22,6 +24,7 @@ from .kernel_view import kernel_view
 from .processes import name_of, read_pids, send
 from .record import Record
 from .rundir import RunDir
+from .told import pause_message
 
 FORCED_GRACE_S = 2.0
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
@@ -106,6 +109,29 @@ class Verbs:
         self._record.happen(SetupSaved(self._clock(), str(args.get("path", ""))))
         return {}
 
+    def _pause(self, args: dict[str, Any]) -> dict[str, Any]:
+        state, now_s = self._record.state, self._clock()
+        reason = pause.why_not(state)
+        if reason is not None:
+            raise CockpitError(reason)
+        if not pause.is_asked(state):
+            self._record.happen(PauseMoved(now_s, _new_id(), ASKED, state.step))
+        return self._tell_pause()
+
+    def _resume(self, args: dict[str, Any]) -> dict[str, Any]:
+        state, now_s = self._record.state, self._clock()
+        if state.pause is None or not (state.phase == "paused" or pause.is_asked(state)):
+            raise CockpitError(f"{state.run} is not paused")
+        self._record.happen(PauseMoved(now_s, state.pause.id, RESUMING, state.step))
+        return self._tell_pause()
+
+    def _tell_pause(self) -> dict[str, Any]:
+        """Say what is recorded; a probe that is away just now is told as it comes back."""
+        found, message = self._record.state.pause, pause_message(self._record.state)
+        for probe in self._ears.members() if message is not None else ():
+            probe.send(message or {})
+        return {"id": found.id if found else None}
+
     def _stop(self, args: dict[str, Any]) -> dict[str, Any]:
         state = self._record.state
         if state.phase in ("ended", "lost"):
@@ -122,6 +148,8 @@ class Verbs:
         if state.phase == "stopping" and state.stopping_until_s is not None:
             until_s = min(until_s, state.stopping_until_s)
         elif pids is not None:
+            if state.phase == "paused" or pause.is_asked(state):
+                self._resume({})  # its own handlers may only note the signal, and look after the step
             # a shell that is told to end does not tell what it runs
             inner = self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
             send(self._run, pids.training, signal.SIGTERM, pids.training_started)
@@ -148,6 +176,8 @@ _VERBS: dict[str, Callable[[Verbs, dict[str, Any]], dict[str, Any]]] = {
     "baseline": Verbs._baseline,
     "saved": Verbs._saved,
     "dump": Verbs._dump,
+    "pause": Verbs._pause,
+    "resume": Verbs._resume,
     "stop": Verbs._stop,
     "status": Verbs._status,
 }

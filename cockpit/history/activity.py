@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.analysis.policy import POLICY
+from cockpit.model.pause import PAUSED
 
 from .measure import windows_of
 from .state import State
@@ -64,7 +65,8 @@ ROLLED_BACK_SHOWN_S = 10.0
 def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activity:
     """What the run is doing at ``now_s``; ``for_badge``: or that a change has just come back."""
     if state.phase != "running":
-        since = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}.get(state.phase)
+        began = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}
+        since = {**began, "paused": state.paused_since_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
     stalled = _leaving(state, now_s) or _stalled(state)
     if state.latest is not None and state.latest.doing == "compile":
@@ -112,7 +114,7 @@ def _stalled(state: State) -> Activity | None:
     latest = state.latest
     # just after a change, what was usual before it must do: new workers that hang are the stall to be told
     blocks = state.current.blocks or (state.previous.blocks if state.previous else ())
-    if latest is None or latest.doing_for_s is None or not blocks:
+    if latest is None or latest.doing_for_s is None or not blocks or latest.doing == PAUSED:
         return None
     doing = latest.doing or "other"
     longest_s = (state.longest_s or {}).get(doing)

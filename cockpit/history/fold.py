@@ -33,10 +33,11 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 from cockpit.model.missing import ProbeMissed
+from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, gpu, measure, ranks, trials
+from . import compiled, gpu, measure, pause, ranks, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -109,6 +110,7 @@ def _loaders(state: State, event: LoadersSeen) -> State:
 
 
 def _sampled(state: State, event: Sampled) -> State:
+    state = pause.seen(state, event)
     known: dict[str, Any] = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
     if event.step == 0 and state.step:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
@@ -168,6 +170,7 @@ def _stopping(state: State, event: Stopping) -> State:
 
 def _ended(state: State, event: TrainingEnded) -> State:
     phase = "lost" if event.exit_status is None else "ended"
+    state = pause.closed(state, event.at_s)
     latest = state.latest
     if latest is not None:
         # what it was, and not what is: nobody uses a core or makes a batch any more
@@ -201,6 +204,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     ProbeMissed: _probe_missed,
     RanksSeen: _team,
     StacksSeen: _stacks,
+    PauseMoved: pause.moved,
     LoadersSeen: _loaders,
     Sampled: _sampled,
     GpuSampled: _gpu,

@@ -58,7 +58,7 @@ def gpus_of(state: State, now_s: float) -> list[dict[str, Any]]:
     seen = state.gpu
     if seen is None:
         return []
-    old = now_s - seen.at_s > STALE_S and state.phase in ("starting", "running", "stopping")
+    old = now_s - seen.at_s > STALE_S and state.phase in ("starting", "running", "paused", "stopping")
     return [_plain(replace(bare(one), trouble="not read any more") if old else one) for one in seen.devices]
 
 

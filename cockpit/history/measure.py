@@ -11,6 +11,7 @@ from dataclasses import replace
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import Window, length_for, rate, windows
 from cockpit.model.events import BlockMeasured, Sampled
+from cockpit.model.pause import PAUSED
 
 from .state import Baseline, Phases, Point, Ring, Segment, State
 
@@ -20,7 +21,9 @@ HOLD_LEAST_S = 2.0
 
 
 def point_of(event: Sampled, before: Sequence[Point], recent: Sequence[Sampled]) -> Point:
-    """The chart point of one sample; shares of a step that has not ended yet are those of the last one."""
+    """The chart point of one sample; shares of a step that has not ended yet are those of the last one.
+
+    While it is paused there is nothing to hold on to: a gap."""
     cpu = _sum_known(event.cpu_main, event.cpu_workers, event.cpu_others)
     if event.steps and event.wall_s:
         parts = _sum_known(event.forward_s, event.backward_s, event.optimizer_s)
@@ -29,7 +32,7 @@ def point_of(event: Sampled, before: Sequence[Point], recent: Sequence[Sampled])
         per_s = event.samples / event.wall_s if event.samples is not None else None
         return Point(event.at_s, 1, model, wait, cpu, per_s)
     ended = [sample for sample in recent if sample.steps and sample.wall_s]
-    if ended and before:
+    if ended and before and event.doing != PAUSED:
         last = ended[-1]
         hold_s = max(HOLD_LEAST_S, 3.0 * (last.wall_s or 0.0) / last.steps)
         if event.at_s - last.at_s <= hold_s:

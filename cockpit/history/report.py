@@ -17,6 +17,7 @@ from . import compiled, ranks
 from .activity import words_of
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
+from .pause import paused_for_s
 from .state import Entry, Phases, State
 from .status import rounded, status_of
 
@@ -91,7 +92,11 @@ def headline(state: State, now_s: float) -> str:
     how = {
         "ended": f"ended with status {state.exit_status}{took}",
         "lost": f"lost: its exit status is not known{took}",
+        "paused": f"paused for {duration(paused_for_s(state, now_s) - state.paused_s)}{took}",
     }.get(state.phase, f"{state.phase}{took.replace(' after', ' for')}")
+    paused_s = paused_for_s(state, now_s)
+    if paused_s and state.phase != "paused":
+        how += f", {duration(paused_s)} of it paused"
     return f"{state.run} · {state.script or ' '.join(state.argv)} · {how} · {steps_words(state)}"
 
 

@@ -22,6 +22,7 @@ from cockpit.model.events import (
     Sampled,
 )
 from cockpit.model.knobs import Value
+from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
@@ -149,12 +150,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class State:
-    """A run. ``phase``: starting, running, stopping, ended, lost. ``probe``: waiting, connected, lost.
+    """A run. ``phase``: starting, running, paused, stopping, ended, lost. ``probe``: waiting, connected, lost.
 
     ``probe_reason``: why no probe has spoken, where that is known.
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
+    ``pause``: the newest word on the newest pause; ``paused_s``: seconds of all that are over.
     ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
@@ -191,6 +193,9 @@ class State:
     optimizer_steps: int | None = None
     longest_s: Mapping[str, float] | None = None
     leaving_s: float | None = None
+    pause: PauseMoved | None = None
+    paused_since_s: float | None = None
+    paused_s: float = 0.0
     rings: tuple[Ring, ...] = RINGS
     current: Segment = Segment(cold=True)
     previous: Segment | None = None

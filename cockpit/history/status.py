@@ -11,7 +11,7 @@ from typing import Any
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.names import SCHEMA
 
-from . import compiled, ranks
+from . import compiled, pause, ranks
 from .activity import activity_of
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
@@ -48,6 +48,8 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "exit_status": state.exit_status,
         "activity": activity.word if state.phase == "running" else None,
         "activity_s": activity.for_s,
+        "pause": pause.plain(state),
+        "paused_s": pause.paused_for_s(state, now_s),
         "epoch": state.epoch,
         "step": state.step,
         "optimizer_steps": state.optimizer_steps,
@@ -104,7 +106,9 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def live_rate(state: State) -> float | None:
-    """Samples per second over the last few seconds in which steps ended; None before the first."""
+    """Samples per second over the last few seconds in which steps ended; None before the first, and while paused."""
+    if state.phase == "paused":
+        return None
     ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
     if not ended:
         points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]

@@ -15,6 +15,7 @@ from .compiled import CompiledSeen
 from .gpu import GpuFigures
 from .knobs import Value
 from .missing import ProbeMissed
+from .pause import PauseMoved
 from .ranks import RanksSeen
 from .stacks import StacksSeen
 
@@ -296,6 +297,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed,
+    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, PauseMoved,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

@@ -109,7 +109,7 @@ class Epochs:
         samples = None if stream.unsized else stream.samples
         self.news.append({
             "m": "epoch", "loader": record.id, "epoch": record.epochs, "steps": steps, "samples": samples,
-            "wall_ns": until_ns - stream.opened_ns - (recorder.apart_ns - stream.apart_ns),
+            "wall_ns": until_ns - stream.opened_ns - (recorder.apart_at(until_ns) - stream.apart_ns),
             "start_ns": stream.start_ns, "whole": stream.change == recorder.setting.change,
         })  # fmt: skip
         record.epochs += 1

@@ -43,6 +43,7 @@ class LoaderHooks:
         self.on_boundary: Callable[[Any, int], None] = lambda record, thread: None
         self.on_batch: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
+        self.on_hold: Callable[[], None] = lambda: None
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
         self.epochs = Epochs(recorder, roles, registry, changes, run)
@@ -91,10 +92,13 @@ class LoaderHooks:
             self.epochs.tell_others()
         if record.role == TRAIN and thread == recorder.thread and recorder.updates:
             self.epochs.late_step(record, now)
+        if recorder.hold:
+            self.on_hold()
+            now = recorder.clock()
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
             self.epochs.left(former)  # torch uses one iterator again and again
-        stream, apart = Stream(record, now, thread), recorder.apart_ns
+        stream, apart = Stream(record, now, thread), recorder.apart_at(now)
         stream.base = recorder.mark(now)
         kept = getattr(loader.__dict__.get("_iterator"), "__dict__", {}).get(SIZES)
         if kept is not None:
@@ -146,6 +150,9 @@ class LoaderHooks:
             self.epochs.close_trailing()
         if stream.trains and recorder.updates:
             recorder.end_step(now)
+            if recorder.hold:
+                self.on_hold()
+                now, apart = recorder.clock(), recorder.apart_ns
         if recorder.base is None and stream.batches and (stream.consumed or stream.batches >= stream.record.lead):
             stream.rebase(recorder.mark(now))  # batches that nobody trained on: not part of the step to come
         stream.entered = now
@@ -169,6 +176,8 @@ class LoaderHooks:
         recorder = self._recorder
         now = recorder.clock()
         spent = now - began - (recorder.apart_ns - apart)
+        if spent < 0:  # read ahead by another thread, past the end of a pause
+            spent = 0
         here = recorder.thread is None or recorder.thread == stream.thread
         if here:
             recorder.inside = False
@@ -204,6 +213,8 @@ class LoaderHooks:
                 self._run("swap", self._changes.take_notices, stream.record, stream.control, spent)
             if isinstance(error, StopIteration):
                 self.epochs.used_up(stream, began, now)
+                if recorder.hold:
+                    self.on_hold()
             return
         if not stream.batches:
             stream.record.epoch_start_ms = stream.start_ns / 1e6

@@ -31,7 +31,9 @@ def patch(probe: Probe) -> None:
     probe.hooks.on_open, probe.hooks.is_worker, probe.hooks.stall_of = probe.on_open, probe.is_worker, take_stall_ns
     for name, part in parts_of(probe).items():
         probe.guard.run(name, part)
-    os.register_at_fork(before=probe.before_fork, after_in_child=probe.in_child)
+    probe.hooks.on_hold = probe.roots.on_hold = lambda: probe.guard.run("pause", probe.hold.take)
+    forked = functools.partial(probe.guard.run, "pause", probe.hold.forked)
+    os.register_at_fork(before=probe.before_fork, after_in_parent=forked, after_in_child=probe.in_child)
     atexit.register(probe.at_exit)
 
 

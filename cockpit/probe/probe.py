@@ -6,7 +6,6 @@ over in a forked child, and flushes at exit. It must stay silent in a process th
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from .batching import Batching
 from .changes import Changes
 from .devices import Devices
 from .guard import Guard
+from .hold import Hold
 from .hooks import LoaderHooks
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
@@ -33,7 +33,7 @@ from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
 from .stacks import Stacks
-from .start import told
+from .start import is_child, told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
@@ -83,11 +83,12 @@ class Probe:
         self.roots.script_compiled = self.kernels.watch.script_compiled
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat), self.at_exit)
+        self.hold = Hold(self.recorder, self.asks.said.append, self._world, self.pulse.start)
         self.blocks = Blocks()
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
-        self.child = _is_child()
+        self.child = is_child()
         self._said_off = 0
         self._said_trains = self._unread = self._over = False
         self._backwards_seen = 0
@@ -113,7 +114,7 @@ class Probe:
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
             "devices": list(self.devices.names),
         }  # fmt: skip
-        return [hello, self._loaders(), *self.asks.last_words()]
+        return [hello, self._loaders(), *self.asks.last_words(), *self.hold.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
@@ -171,6 +172,7 @@ class Probe:
         if (answer := self.guard.run("stacks", self.stacks.beat, now)) is not None:
             self.link.say(answer)
         self._exchange()
+        self.guard.run("pause", self.hold.beat, self.link.connected, PERIOD_S)
         self.hooks.look_again(now)
         if now - self._rows_ns > ROWS_NS:
             self._rows_ns, self.recorder.awaited = now, True
@@ -210,6 +212,7 @@ class Probe:
             self.guard.run("changes", self.asks.receive, message)
             self.guard.run("kernels", self.landing.trials.hear, message)
             self.guard.run("stacks", self.stacks.receive, message)
+            self.guard.run("pause", self.hold.receive, message)
 
     # ---- moments of the process ----
 
@@ -219,7 +222,8 @@ class Probe:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
         self.guard.run("forward", self.roots.look_again, self.recorder.steps, self.landing.lost)
-        self.recorder.awaited = self.landing.waits or self.roots.searching
+        self.hold.at_step()
+        self.recorder.awaited = self.landing.waits or self.roots.searching or self.hold.asked
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
@@ -264,6 +268,7 @@ class Probe:
         self.link.close()
         self.link = self._new_link()
         self.recorder.reset()
+        self.hold.restart()
         self.roles.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.asks.restart()
@@ -293,9 +298,3 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
-
-
-def _is_child() -> bool:
-    """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
-    inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
-    return bool(inheriting) or multiprocessing.parent_process() is not None

@@ -13,8 +13,8 @@ import weakref
 from collections import deque
 from typing import Any, Callable, NamedTuple
 
-LOADER, LOADER_START, LOADER_END, FORWARD, BACKWARD, OPTIMIZER, OTHER, SAVE, SHUTDOWN = (
-    "loader", "loader_start", "loader_end", "forward", "backward", "optimizer", "other", "save", "shutdown",
+LOADER, LOADER_START, LOADER_END, FORWARD, BACKWARD, OPTIMIZER, OTHER, SAVE, SHUTDOWN, PAUSE = (
+    "loader", "loader_start", "loader_end", "forward", "backward", "optimizer", "other", "save", "shutdown", "paused",
 )  # fmt: skip
 KEPT = 4096
 PROVISIONAL = 32
@@ -101,6 +101,10 @@ class Recorder:
         """Loader work of the gap (shutting an iterator down) that the next first step has to pay for."""
         self.apart_ns = 0
         """All that was left out so far."""
+        self.hold = False
+        """Whether a step has ended since a pause was asked for: the next safe place takes it."""
+        self.held_since: int | None = None
+        """While it is paused: since when."""
         self.left_out: list[tuple[int, int]] = []
         """What was left out while it was open which step it would have belonged to."""
         self.trailing: Any = None
@@ -209,6 +213,11 @@ class Recorder:
             self.base = self.base._replace(t_ns=self.base.t_ns + spent_ns)
         else:
             self.left_out.append((self.clock(), spent_ns))
+
+    def apart_at(self, now: int) -> int:
+        """All that was left out up to ``now``, a pause under way with it: another thread may look meanwhile."""
+        since = self.held_since
+        return self.apart_ns + (max(0, now - since) if since is not None else 0)
 
     def decide_own_optimizer(self) -> None:
         """No optimizer step was ever seen, so this is not accumulation: each backward is an update.

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
-from .recorder import Mark, Recorder, sums_of
+from .recorder import PAUSE, Mark, Recorder, sums_of
 from .streams import TRAIN, LoaderRecord
 
 BLOCK_STEPS = 10
 BLOCK_NS = 500_000_000
+APART = ("compile", PAUSE)
+"""What belongs to no step while it goes on."""
 _PHASES = ("wait", "start", "forward", "backward", "optimizer")
 
 
@@ -130,7 +132,7 @@ class Ticks:
         for _ in range(3):
             doing, since, base, told = recorder.doing, recorder.since, recorder.base, recorder.told
             rest, skipped = told
-            apart = now - since if doing == "compile" else 0
+            apart = now - since if doing in APART else 0
             lived = base.lived_ns + max(0, now - base.t_ns - apart) if base is not None else 0
             totals = rest or recorder.mark(now, lived)
             seen: dict[str, Any] = {"steps": recorder.steps, "t": now, "lived": totals.lived_ns}

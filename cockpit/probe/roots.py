@@ -47,6 +47,7 @@ class Roots:
         self.script_compiled: Callable[[], bool] = lambda: False
         """Whether anything was compiled that we did not ask for: then nothing that Dynamo has seen may change."""
         self.on_evaluation: Callable[[], None] = lambda: None
+        self.on_hold: Callable[[], None] = lambda: None
         self._switch = guard.switch("forward")
         self._finder = guard.around("forward", self._original, self._entering, self._left)
         self._slot_class = slot_class(guard, recorder, self.after_forward)
@@ -238,6 +239,8 @@ class Roots:
             recorder.has_forward = True
             recorder.end_step(began)
             recorder.has_forward = False
+            if recorder.hold:
+                self.on_hold()
 
 
 def _holds(whole: Any, part: Any) -> bool:

@@ -110,3 +110,5 @@ class Training:
         elif recorder.updates > own:
             recorder.end_step(began)
             recorder.updates += own
+            if recorder.hold:
+                self._hooks.on_hold()

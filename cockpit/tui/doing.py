@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cockpit.history.knobs import KnobRow, training_loaders
+from cockpit.history.pause import is_asked
+from cockpit.history.pause import words as pause_words
 from cockpit.history.report import again_words, setup_of
 from cockpit.history.save import DEFAULT_FILE, save
 from cockpit.history.stacks import ANSWER_S, Dump, dump_of
@@ -41,6 +43,7 @@ class Doing:
         self._answered: dict[str, float] = {}
         self._asking = False
         self._told: set[tuple[str, Value | None]] = set()
+        self._pause_told: str | None = None
 
     # ---- knobs ----
     def move(self, by: int) -> None:
@@ -128,6 +131,11 @@ class Doing:
         for at in told.keys() - self._told:
             self._app.toast(f"{label_of(at[0])}: {clean(told[at].note or '')}")
         self._told = set(told)
+        if state is not None:
+            before, self._pause_told = self._pause_told, pause_words(state) or ""
+            news = before is not None and state.pause is not None and state.pause.reason is not None
+            if news and self._pause_told not in ("", before):
+                self._app.toast(clean(self._pause_told))
 
     # ---- the run ----
     def apply(self) -> None:
@@ -157,6 +165,16 @@ class Doing:
             self._app.beside(self._command("undo", None, {}))
         else:
             self._app.toast("nothing to undo: no change is in force")
+
+    def pause(self) -> None:
+        """Stand still after the step under way; paused, or about to be: go on."""
+        state = self._able("pause")
+        if state is None:
+            return
+        if state.phase == "paused" or is_asked(state):
+            self._app.beside(self._command("resume", "it goes on", {}))
+        else:
+            self._app.beside(self._command("pause", "it pauses when the step under way has ended; p goes on", {}))
 
     def simple(self, verb: str, done: str | None = None, **args: Any) -> None:
         """A verb that needs nothing else."""

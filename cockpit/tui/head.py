@@ -30,6 +30,7 @@ BADGE_STYLES = {
     "rolled_back": "alarm",
     "stalled": "alarm",
     "lost": "alarm",
+    "paused": "worse",
     "stopping": "worse",
     "ended": "text",
 }
@@ -140,7 +141,7 @@ def speed_row(view: View, width: int) -> Row:
     phases = phases_now(state)
     waits = phases.wait_ms / phases.step_ms if phases and phases.wait_ms is not None and phases.step_ms > 0 else None
     better = "text" if gain is None or 0.97 < gain < 1.03 else "better" if gain > 1 else "worse"
-    grey = activity_shown(view).word in ("warming", "ended", "lost", "starting")
+    grey = activity_shown(view).word in ("warming", "paused", "ended", "lost", "starting")
     size, whose = 8, headline(state)
     runs: list[Run] = [
         (rate(now, size), "dim" if grey else "bold text"),

@@ -104,6 +104,10 @@ class Keys:
         """Apply again what was undone."""
         self._app.doing.simple("redo")
 
+    def pause(self) -> None:
+        """Stand still after this step; go on."""
+        self._app.doing.pause()
+
     def dump(self) -> None:
         """Where its threads and workers stand."""
         self._app.doing.dump()

@@ -44,7 +44,7 @@ def noise_of(state: State) -> float | None:
 def probe_lost_for(view: View) -> float | None:
     """Seconds since the training was last heard, while its probe is lost; None while it is connected or awaited."""
     state = view.known
-    if state.phase not in ("running", "stopping") or state.probe != "lost":
+    if state.phase not in ("running", "paused", "stopping") or state.probe != "lost":
         return None
     heard_s = state.latest.at_s if state.latest else state.probe_seen_s
     age_s = view.now_s - heard_s if heard_s is not None else PROBE_SILENT_S

@@ -101,7 +101,7 @@ def hint_rows(view: View, width: int, height: int) -> list[Row]:
     asked = {name for entry in queued(state) for name in entry.asked} | set(view.wanted)
     if trouble:
         first = [(cut(trouble, room), "alarm")]
-    elif asked and state.phase == "running":
+    elif asked and state.phase in ("running", "paused"):
         first = _queue_runs(view, len(asked))
     elif state.phase in ("ended", "lost"):
         first = [(cut(ended_words(state), room), "dim")]
@@ -166,6 +166,8 @@ def landing_words(state: State) -> str:
     """When the queue comes into force."""
     if any(entry.state == "applying" for entry in state.ledger):
         return "being applied"
+    if state.phase == "paused":
+        return "when it goes on"
     if any(entry.now and entry.state == "queued" for entry in state.ledger):
         return "lands with the next batch"
     loaders = training_loaders(state)

@@ -90,7 +90,7 @@ def why_not(action: str, state: State | None, readonly: bool = False) -> str | N
         return "the engine has not answered yet"
     if state.phase in ("ended", "lost"):
         return "the training has ended; only s (save) and q are left" if action != "save" else None
-    if state.phase == "stopping" and action in ("less", "more", "flip", "apply", "undo", "redo", "baseline"):
+    if state.phase == "stopping" and action in ("less", "more", "flip", "apply", "undo", "redo", "baseline", "pause"):
         return "the training is being stopped"
     if action == "baseline" and baseline_of(state.current) is None:
         return "nothing to call the baseline yet: this setup has no full window of steps"

@@ -129,6 +129,10 @@ class Trial:
         recorder = self._recorder
         return recorder.steps - self._step > LEAST_STEPS and recorder.clock() - self._began_ns > LEAST_NS
 
+    def leave_out(self, spent_ns: int) -> None:
+        """So long the training was paused: that is none of its time."""
+        self._began_ns += spent_ns
+
     def put_back(self, words: str) -> str:
         """The state from before the change, where it was kept; the whole reason."""
         if self.failed is not None:
