@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
-from .recorder import PAUSE, Mark, Recorder, sums_of
+from .recorder import Mark, Recorder, sums_of
 from .streams import TRAIN, LoaderRecord
 
 BLOCK_STEPS = 10
 BLOCK_NS = 500_000_000
-APART = ("compile", PAUSE)
-"""What belongs to no step while it goes on."""
 _PHASES = ("wait", "start", "forward", "backward", "optimizer")
 
 
@@ -131,12 +129,14 @@ class Ticks:
         recorder = self._recorder
         for _ in range(3):
             doing, since, base, told = recorder.doing, recorder.since, recorder.base, recorder.told
-            rest, skipped = told
-            apart = now - since if doing in APART else 0
+            held, (rest, skipped) = recorder.held_since, told
+            # in a pause the script's handlers may do this and that
+            apart = now - (held or (since if doing == "compile" else now))
             lived = base.lived_ns + max(0, now - base.t_ns - apart) if base is not None else 0
             totals = rest or recorder.mark(now, lived)
             seen: dict[str, Any] = {"steps": recorder.steps, "t": now, "lived": totals.lived_ns}
-            if (doing, since, base, told) == (recorder.doing, recorder.since, recorder.base, recorder.told):
+            again = recorder.doing, recorder.since, recorder.base, recorder.told, recorder.held_since
+            if (doing, since, base, told, held) == again:
                 break
         for name, total, gaps in zip((*_PHASES, "samples", "unsized"), sums_of(totals), skipped):
             seen[name] = total - gaps
