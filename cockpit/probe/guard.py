@@ -174,12 +174,20 @@ def disguise(replacement: Any, original: Any, filename: str | None) -> None:
     replacement.__code__ = code.replace(co_name=original.__name__, co_filename=filename or code.co_filename)
 
 
+def code_of(handler: Any) -> CodeType | None:
+    """A signal handler's code, be it a function, a method, a partial or an object; None for what is written in C."""
+    handler = getattr(handler, "func", handler)
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(handler), "__dict__", {}).get("__call__")
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
 def _raised_by_signal_handler(traceback: TracebackType | None) -> bool:
     handlers = set()
     for number in signal.valid_signals():
-        handler = signal.getsignal(number)
-        handler = getattr(handler, "func", handler)
-        handlers.add(getattr(getattr(handler, "__func__", handler), "__code__", None))
+        handlers.add(code_of(signal.getsignal(number)))
     handlers.discard(None)
     while traceback is not None:
         if traceback.tb_frame.f_code in handlers:

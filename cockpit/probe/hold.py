@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import Any, Callable
 
+from .guard import code_of
 from .recorder import PAUSE, Recorder
 
 NAP_S = 0.05
@@ -26,6 +27,7 @@ BETWEEN = "no training step is under way just now: it pauses at the end of the n
 ALONE = "the cockpit's engine was gone for %.0f s: it went on by itself" % ALONE_S
 SIGNALLED = "it went on for the script's own handler of %s"
 INTERRUPTED = "the script was interrupted: %s"
+DEAF = "the part of the probe that would hear that it goes on has failed: it went on by itself"
 DESERTED = "the script's main thread has ended: it went on by itself"
 
 
@@ -51,7 +53,7 @@ class Hold:
         """Nothing is asked: at install, and in a forked child, whose only thread is not the one that is held."""
         self.asked = self.holding = False
         self._id: str | None = None
-        self._alone_s = 0.0
+        self._alone_s, self._beats = 0.0, 0
         self._why: str | None = None
         self.last: dict[str, Any] | None = None
         self._recorder.hold = False
@@ -84,7 +86,9 @@ class Hold:
         self._tell("asked", BETWEEN if recorder.base is None else None)
 
     def beat(self, connected: bool, beat_s: float) -> None:
-        """``beat_s`` have passed. Beats are counted, not the clock: a suspended training waits for none."""
+        """``beat_s`` have passed, and whoever speaks is heard. Beats are counted, not the clock: a suspended training
+        waits for none."""
+        self._beats += 1
         self._alone_s = self._alone_s + beat_s if self.holding and not connected else 0.0
         if self._alone_s >= ALONE_S:
             self._release(ALONE)
@@ -129,9 +133,9 @@ class Hold:
         recorder.since = recorder.held_since = began
         recorder.doing = PAUSE
         self.holding = True
-        self._keep_beating()
-        self._tell("paused")
         try:
+            self._keep_beating()
+            self._tell("paused")
             self._wait(handlers)
             recorder.inside = inside
         except BaseException as error:
@@ -142,6 +146,7 @@ class Hold:
 
     def _wait(self, handlers: Mapping[CodeType, str]) -> None:
         ran: list[str] = []
+        beats, deaf_s = self._beats, 0.0
         watched = bool(handlers) and _in_main_thread()
 
         def look(frame: FrameType, event: str, _: Any) -> None:
@@ -155,8 +160,12 @@ class Hold:
         try:
             while self.asked:
                 self.nap(NAP_S)
+                # naps are counted, not the clock: a suspended training waits for none
+                beats, deaf_s = self._beats, deaf_s + NAP_S if beats == self._beats else 0.0
                 if ran:
                     self._release(SIGNALLED % ran[0])
+                elif deaf_s > ALONE_S:
+                    self._release(DEAF)
                 elif not main.is_alive():
                     self._release(DESERTED)
         finally:
@@ -185,20 +194,10 @@ def own_handlers() -> dict[CodeType, str]:
         handler = signal.getsignal(number)
         if not callable(handler) or handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
             continue
-        code = _code_of(handler)
-        if code is not None:
+        code = code_of(handler)
+        if code is not None:  # what is written in C can only raise, or end the process
             found.setdefault(code, getattr(number, "name", str(number)))
     return found
-
-
-def _code_of(handler: Any) -> CodeType | None:
-    """None for what is written in C, which can only raise or end the process."""
-    handler = getattr(handler, "func", handler)
-    function = getattr(handler, "__func__", handler)
-    if not hasattr(function, "__code__"):
-        function = type(handler).__dict__.get("__call__")  # an object that can be called
-    code = getattr(function, "__code__", None)
-    return code if isinstance(code, CodeType) else None
 
 
 def _in_main_thread() -> bool:

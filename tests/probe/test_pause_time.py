@@ -246,6 +246,33 @@ def test_nobody_is_held_whom_nobody_could_release(it, pauses):
     assert len(left) == 6 and hold.last["state"] == "over" and hold.last["reason"] == holding.ALONE
 
 
+def test_nor_where_no_part_of_ours_would_hear_it(it, pauses):
+    model, optimizer = parts(it)
+    hold, naps = it.probe.hold, []
+    hold.nap = naps.append
+    for at, batch in enumerate(loader_of(it)):
+        train_step(model, optimizer, batch)
+        if at == 1:
+            pauses.ask()
+    assert hold.last["reason"] == holding.DEAF and 150 < len(naps) < 250
+
+
+def test_nor_where_the_probes_thread_cannot_be_started(it, pauses):
+    model, optimizer = parts(it)
+    hold = it.probe.hold
+
+    def no_more():
+        raise RuntimeError("can't start new thread")
+
+    hold._keep_beating = no_more
+    for at, batch in enumerate(loader_of(it)):
+        train_step(model, optimizer, batch)
+        if at == 1:
+            pauses.ask()
+    assert it.recorder.steps == 6 and not hold.holding and it.recorder.held_since is None
+    assert "new thread" in it.probe.guard.reasons.pop("pause") and hold.last["state"] == "over"
+
+
 class Told(Exception):
     """What a script's handler may raise."""
 
@@ -255,9 +282,11 @@ def test_what_the_scripts_handler_raises_reaches_the_script(it, pauses, kind):
     model, optimizer = parts(it)
     was = signal.getsignal(signal.SIGUSR1)
 
-    def handler(*_):
-        raise kind("enough")
+    class Handler:
+        def __call__(self, *_):
+            raise kind("enough")
 
+    handler = Handler()
     it.probe.hold.nap = lambda _: signal.raise_signal(signal.SIGUSR1)
     signal.signal(signal.SIGUSR1, handler)
     try:

@@ -1,4 +1,4 @@
-"""The key of a pause: what it asks for, what the screen shows meanwhile, and what it says of one that ended by itself."""
+"""The key of a pause: what it asks for, what the screen shows meanwhile, and why a pause is over."""
 
 from __future__ import annotations
 
