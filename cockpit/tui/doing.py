@@ -220,6 +220,8 @@ class Doing:
             tries -= 1
             await asyncio.sleep(LOOK_S)
             found = dump_of(asked, app.feed.state)
+        while len(app.screen_stack) > 1:  # whatever was opened meanwhile comes first
+            await asyncio.sleep(LOOK_S)
         app.box(lambda width, height, top: dialogs.dump_rows(found, width, height, top, app.glyphs), {"D": ""})
 
     # ---- saving ----

@@ -108,7 +108,7 @@ def test_the_picture_of_a_tuned_run() -> None:
     assert rows[16].startswith("▸1 num_workers       4 ‹ ›")
     assert rows[18].startswith(" 3 persistent      off →on   queued")
     assert rows[21] == "   1 queued, at the next epoch in 0:03  a now u drop"
-    assert rows[23] == " ←→ change  a apply now  u undo  b baseline  s save  / find  ? help  q leave"
+    assert rows[23] == " ←→ change  a apply now  u undo  p pause  b baseline  s save  ? help  q leave"
 
 
 def test_rows_1_to_3_stand_in_the_same_place_at_every_size() -> None:
