@@ -94,8 +94,6 @@ def why_not(state: State) -> str | None:
         return f"{state.run} cannot be paused: the probe's own part 'pause' has failed: {off}"
     if not state.step:
         return f"{state.run} cannot be paused yet: no training step has ended in it"
-    if state.probe != "connected":
-        return f"{state.run} cannot be paused: the training is not heard just now"
     return None
 
 
@@ -121,8 +119,10 @@ def words(state: State) -> str | None:
     found = state.pause
     if found is None or (found.state == OVER and found.reason is None):
         return None
+    heard = "it pauses when the step under way has ended"
+    unheard = "the training is not heard just now: it pauses a step after it is heard again"
     told = {
-        ASKED: found.reason or "it pauses when the step under way has ended",
+        ASKED: found.reason or (unheard if state.probe == "lost" else heard),
         PAUSED: f"paused after {found.step} steps: memory and workers stay; cockpit resume {state.run}",
         RESUMING: "it is told to go on",
         OVER: f"the pause is over: {found.reason}",

@@ -15,8 +15,8 @@ ENV = {"EPOCHS": "4", "SAMPLES": "400", "PAUSE_S": "0.004"}
 def test_paused_changed_and_let_go_on(trainers: Path, state_dir: Path, tmp_path: Path) -> None:
     command = command_of(trainers / "plain.py")
     with detached(command, state_dir, env=ENV):
-        wait_until(lambda: (status(state_dir)["step"] or 0) > 10, "some steps", every_s=0.05)
-        assert ask(state_dir, "pause", "--wait").returncode == 0
+        wait_until(lambda: (status(state_dir)["step"] or 0) > 10, "some steps", timeout_s=240, every_s=0.05)
+        assert ask(state_dir, "pause", "--wait", timeout_s=120).returncode == 0
         told = status(state_dir)
         assert (told["state"], told["samples_per_s"]) == ("paused", None)
         assert ask(state_dir, "set", "num_workers=2", "--now").returncode == 0

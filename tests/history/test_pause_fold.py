@@ -17,6 +17,7 @@ from cockpit.model.events import (
     ChangeMoved,
     LoadersSeen,
     ProbeConnected,
+    ProbeLost,
     Sampled,
     Stopping,
     TrainingEnded,
@@ -111,6 +112,9 @@ def test_why_not() -> None:
     assert pause.why_not(one) is None
     two = [ProbeConnected(1001.0, pid, "2.14.1", "3.11.2", rank=pid, world=2) for pid in (0, 1)]
     assert "several ranks" in (pause.why_not(fold_all([*running(), *two])) or "")
+    lost = fold_all([ProbeLost(1010.0, 4711)], one)
+    assert pause.why_not(lost) is None, "it is told as soon as it is heard again"
+    assert "not heard just now" in (pause.words(fold_all([ASKED], lost)) or "")
     off = ProbeConnected(1002.0, 4711, "2.14.1", "3.11.2", off={"pause": "KeyError: x"})
     assert "KeyError: x" in (pause.why_not(fold_all([off], one)) or "")
     assert "paused already" in (pause.why_not(fold_all([PAUSED], one)) or "")
