@@ -185,7 +185,7 @@ class Changes:
 
     def _is_already(self, ask: Ask, record: LoaderRecord) -> bool:
         """Whether nothing would change: asked again while the first ask of it was landing, which nobody could see."""
-        if ask.kernels or ask.due is not None or ask.undoes is not None or ask.done_on:
+        if ask.due is not None or ask.undoes is not None or ask.done_on or not self._kernels.stands(ask):
             return False
         for loader in [record] if ask.loader is not None else self._registry.training():
             for group in (loader.in_force, loader.group):

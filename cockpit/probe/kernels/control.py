@@ -99,6 +99,14 @@ class Kernels:
             return NO_ROOT
         return BYPASSED if self.bypassed() else None
 
+    def stands(self, asked: Mapping[str, Value]) -> bool:
+        """Whether all of ``asked`` is what was asked for before: landing it once more would change nothing."""
+        setting = self._setting._asdict()
+        return all(
+            self.setters[name].stands(value) if name in self.setters else setting[name] == str(value)
+            for name, value in asked.items()
+        )
+
     def land(self, asked: Mapping[str, Value]) -> dict[str, Value | None]:
         """In force for what runs from here on; the values before. Raises Refused, and then nothing has changed."""
         self.plan(asked)
