@@ -235,7 +235,8 @@ ROWS = (
     Row(
         END,
         "you stop a training that saves on SIGTERM",
-        "it alone is told, and has 30 s (`--grace`); after that all that bears the run's mark ends, and nothing else",
+        "it alone is told, once, and has 30 s (`--grace`); what it leaves behind has the rest of them; then all that "
+        "bears the run's mark ends, and nothing else: what was started without it is named",
         "the same",
         tests=(
             "tests/engine/test_stopping.py::test_soft_stop_lets_a_long_save_finish",
