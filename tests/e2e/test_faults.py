@@ -69,7 +69,7 @@ def told(outcome: Outcome) -> list[str]:
     return [line for line in outcome.text.splitlines() if line.split(" ")[0] in ("epoch", "FINAL", "DIED", "HUNG")]
 
 
-HANG_UP = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)*?(?:  .*resource_sharer\.py.*\n)(?:  .*\n)*\S.*\n")
+HANG_UP = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)*?  .*resource_sharer\.py.*\n(?:  .*\n)*\S.*\n")
 """A worker whose batch was being fetched when another's death was noticed: its own Python says so, bare too."""
 
 

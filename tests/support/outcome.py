@@ -43,6 +43,7 @@ def difference(ours: Outcome, bare: Outcome) -> str:
     for number, (mine, theirs) in enumerate(zip(left, right, strict=False)):
         if mine != theirs:
             then = "\n    ".join(line[:300] for line in left[number + 1 : number + 25])
-            return f"line {number}:\n  under cockpit: {mine[:300]}\n  bare:          {theirs[:300]}\n  then:\n    {then}"
+            both = f"  under cockpit: {mine[:300]}\n  bare:          {theirs[:300]}"
+            return f"line {number}:\n{both}\n  then:\n    {then}"
     longer = left[len(right) :] or right[len(left) :]
     return f"{len(left)} lines under cockpit, {len(right)} bare; the rest begins: {longer[:3]}"
