@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.disk import DiskSeen
 from cockpit.model.events import (
     BaselineSet,
     BlockMeasured,
@@ -19,7 +20,6 @@ from cockpit.model.events import (
     EpochEnded,
     Event,
     EventsDropped,
-    GpuSampled,
     LoadersSeen,
     MachineSeen,
     OutputSeen,
@@ -32,6 +32,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.gpu import GpuSampled
 from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
@@ -166,6 +167,10 @@ def _stopping(state: State, event: Stopping) -> State:
     return replace(state, phase="stopping", stopping_until_s=event.until_s)
 
 
+def _disk(state: State, event: DiskSeen) -> State:
+    return replace(state, disk_free_bytes=event.free_bytes)
+
+
 def _ended(state: State, event: TrainingEnded) -> State:
     phase = "lost" if event.exit_status is None else "ended"
     latest = state.latest
@@ -213,6 +218,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     OutputSeen: _output,
     SetupSaved: _saved,
     Stopping: _stopping,
+    DiskSeen: _disk,
     TrainingEnded: _ended,
     EventsDropped: _dropped,
 }

@@ -13,7 +13,7 @@ from typing import Any
 from cockpit.analysis.compare import WORDS
 from cockpit.model.knobs import show_value
 
-from . import compiled, ranks
+from . import compiled, disk, ranks
 from .activity import words_of
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
@@ -79,6 +79,8 @@ def text_of(state: State, now_s: float) -> list[str]:
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
     lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
     lines += ["", "Held it back", *[f"  {line}" for line in held_back(state)]]
+    if low := disk.words(state):
+        lines += ["", f"Its disk: {low}"]
     if state.survivors:
         lines += ["", f"Left running: {', '.join(state.survivors)}"]
     return lines

@@ -13,7 +13,6 @@ from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
-    GpuSampled,
     KnobReport,
     LoaderInfo,
     MachineSeen,
@@ -21,6 +20,7 @@ from cockpit.model.events import (
     ProbeConnected,
     Sampled,
 )
+from cockpit.model.gpu import GpuSampled
 from cockpit.model.knobs import Value
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
@@ -198,6 +198,8 @@ class State:
     ledger: tuple[Entry, ...] = ()
     epochs: tuple[EpochEnded, ...] = ()
     output: OutputSeen | None = None
+    disk_free_bytes: int | None = None
+    """What is left on the disk that the output goes to, while that is little."""
     saved_path: str | None = None
     events_dropped: int = 0
     at_s: float = 0.0

@@ -11,7 +11,7 @@ from typing import Any
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.names import SCHEMA
 
-from . import compiled, ranks
+from . import compiled, disk, ranks
 from .activity import activity_of
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
@@ -82,7 +82,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             for row in knob_rows(state)
         },
         "ledger": [ledger_line(entry) for entry in state.ledger],
-        "findings": [],
+        "findings": [found for found in (disk.finding(state),) if found],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
         "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),
@@ -91,6 +91,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
             "gpus": gpus_of(state, now_s),
             "uses_gpu": uses_gpu(state),
+            "disk_free_bytes": state.disk_free_bytes,
             "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,

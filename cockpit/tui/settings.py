@@ -5,6 +5,7 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 
 from __future__ import annotations
 
+from cockpit.history import disk
 from cockpit.history.knobs import KnobRow, queued, training_loaders, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
@@ -133,11 +134,13 @@ def trouble_words(view: View) -> str:
         return "the engine does not answer; the training is not affected; trying again every second"
     if probe_lost_for(view) is not None:
         return "the training is no longer heard: what is shown in grey is old"
-    return ""
+    return disk.words(view.known) or ""
 
 
 def ended_words(state: State) -> str:
     """What is left when the training is over."""
+    if full := disk.words(state):
+        return f"status {state.exit_status}: {full}"
     if state.phase == "lost":
         return "the training is gone and left no exit status"
     if state.survivors:
