@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.knobs import BY_NAME, KERNEL_KNOBS, KNOBS, SCRIPT, Value, show_value
 
+from .ends import ENDED, why_never
 from .state import Entry, State
-from .trials import why_never
 
 
 @dataclass(frozen=True)
 class KnobRow:
     """One knob over all training loaders. ``in_force`` is None where unknown or where loaders differ (``mixed``).
 
-    ``state``: untouched, queued, applying, settling, kept, rolled_back, refused. ``next``: the queued value.
+    ``state``: untouched, queued, applying, settling, kept, rolled_back, refused, ended. ``next``: the queued value.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
 
 def _why(state: State, name: str, entry: Entry | None, word: str, reports: list[KnobReport]) -> str | None:
     """Why it is not as asked, or cannot be changed: what the change itself said comes first."""
-    if entry and entry.state in ("rolled_back", "refused") and entry.reason:
+    if entry and entry.state in ("rolled_back", "refused", ENDED) and entry.reason:
         return entry.reason
     never = next((report.reason for report in reports if not report.can and report.reason), None)
     if never is None and word == "refused":
@@ -184,13 +184,14 @@ def tuned_loaders(state: State) -> dict[str, dict[str, Value]]:
 
 
 def _is_tuned(state: State, loader: str | None, report: KnobReport) -> bool:
-    """Whether this is not what the script would have, were it run without us."""
-    if report.script is not None:
-        return report.in_force is not None and report.in_force != report.script
-    # it does not apply under the script's own settings (prefetch without workers): only what somebody chose is kept
+    """Whether this is what somebody chose, and not what the script would have, were it run without us."""
     entry = _newest(state, report.name, {None, loader})
     asked = entry.asked[report.name] if entry else _from_start(state, loader).get(report.name)
-    return asked is not None and asked == report.in_force
+    if report.script is None or not report.can:
+        # it does not apply under the script's own settings (prefetch without workers), or this machine has changed it
+        # (pinning without an accelerator), which another must not learn from a file: only what somebody chose is kept
+        return asked is not None and asked == report.in_force != report.script
+    return report.in_force is not None and report.in_force != report.script
 
 
 def _is_passing(state: State, loader: LoaderInfo, report: KnobReport) -> bool:
