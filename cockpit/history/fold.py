@@ -37,7 +37,7 @@ from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, gpu, measure, ranks, trials
+from . import compiled, ends, gpu, measure, ranks, trials
 from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
 
 
@@ -190,7 +190,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         step=ranks.last_step(state),
         gpu=gpu.at_rest(state.gpu),
     )
-    return trials.close_pending(ended, event.at_s)
+    return ends.close_pending(ended, event.at_s)
 
 
 def _dropped(state: State, event: EventsDropped) -> State:

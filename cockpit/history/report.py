@@ -15,6 +15,7 @@ from cockpit.model.knobs import show_value
 
 from . import compiled, disk, ranks
 from .activity import words_of
+from .ends import ENDED
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .state import Entry, Phases, State
@@ -119,7 +120,7 @@ def trial_line(entry: Entry) -> str:
     parts.append(entry.state.replace("_", " "))
     if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
         parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
-    if entry.landed_s is not None and entry.state not in ("rolled_back", entry.verdict):
+    if entry.landed_s is not None and entry.state not in ("rolled_back", ENDED, entry.verdict):
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
@@ -183,7 +184,7 @@ def held_back(state: State) -> list[str]:
     lines += [
         f"{words_of(entry)}: {entry.state.replace('_', ' ')}: {entry.reason}"
         for entry in state.ledger
-        if entry.state in ("refused", "rolled_back") and entry.reason
+        if entry.state in ("refused", "rolled_back", ENDED) and entry.reason
     ]
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
     if state.probe_reason is not None:

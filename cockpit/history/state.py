@@ -110,7 +110,8 @@ class Baseline:
 class Entry:
     """One line of the ledger: a change from its asking to its outcome, and what it gave.
 
-    ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
+    ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped, ended (the training did, under
+    it and not as it should).
     ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
     what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
     ``note``: what was said of it before it was applied. ``stall_ms``: how long the training stood still for it in all.

@@ -13,6 +13,7 @@ from cockpit.model.names import SCHEMA
 
 from . import compiled, disk, ranks
 from .activity import activity_of
+from .ends import ENDED
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
 from .measure import phases_of
@@ -145,11 +146,14 @@ def found_of(state: State, entry: Entry) -> dict[str, Any]:
     }
 
 
-OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused"}
+OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused", ENDED: ENDED}
 
 
 def ledger_line(entry: Entry) -> dict[str, Any]:
-    """One change as JSON; ``outcome`` is null while it is pending or settling."""
+    """One change as JSON; ``outcome`` is null while it is pending or settling.
+
+    ``ended``: the training has ended under it, and not as it should: the reason says how.
+    """
     return {
         "id": entry.id,
         "at_step": entry.at_step,

@@ -213,7 +213,7 @@ def mark_of(entry: Entry, view: View) -> tuple[str, str]:
 def verdict_runs(entry: Entry, view: View) -> list[Run]:
     """``▲ +37.7% ±1.4 [+36, +39] faster``, or the one word that says why there is no figure."""
     word = WORDS.get(entry.verdict, entry.verdict)
-    if entry.state in ("refused", "rolled_back"):
+    if entry.state in ("refused", "rolled_back", "ended"):
         reason = clean(entry.reason or "no reason given")
         return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
     if entry.verdict == NOT_COMPARABLE:

@@ -22,7 +22,7 @@ from .words import knobs_of
 
 NUMBER, RATE, GAIN, INTERVAL = 4, 9, 11, 17
 NARROW, WIDE, WIDEST = 36, 62, 80
-TROUBLE = ("refused", "rolled_back")
+TROUBLE = ("refused", "rolled_back", "ended")
 
 
 @dataclass(frozen=True)
