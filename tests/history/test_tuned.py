@@ -146,7 +146,7 @@ def test_a_kernel_knob_set_from_the_start_is_as_it_was_found(
 
 
 def test_what_the_machine_has_changed_by_itself_is_not_saved() -> None:
-    """A script that pins, on a machine without an accelerator: the file would turn its pinning off where there is one."""
+    """A script that pins, on a machine without an accelerator: the file would turn its pinning off elsewhere."""
     story = Story()
     off = knob("pin_memory", True, False, can=False, can_now=False, reason="no accelerator found")
     seen = (
