@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from types import CodeType
 from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
+from .held import HeldWatch
 from .patience import Patience
+from .reach import names_in
 from .sources import Gate, MultiSource, Recipe, SingleSource, Source
 from .stuck import StuckWatch
 from .workers import abandon
@@ -62,6 +62,7 @@ class Mechanism:
         self.clock = clock
         self.patience_s: float | None = None
         self.stuck = StuckWatch()
+        self.held = HeldWatch(torch, clock)
         self.making = False
         """Whether workers that the script has not asked for are being started just now."""
         self.off: str | None = None
@@ -212,14 +213,3 @@ def spoken_of(cls: type) -> set[str]:
                     names.update(names_in(getattr(part, "__code__", None)))
                     part = getattr(part, "__wrapped__", None)
     return names
-
-
-def names_in(code: CodeType | None) -> Iterator[str]:
-    """Names that ``code`` mentions, functions nested in it included."""
-    if code is None:
-        return
-    yield from code.co_names
-    constants: tuple[Any, ...] = code.co_consts
-    for constant in constants:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import multiprocessing
 import sys
 from types import CodeType, FunctionType
@@ -16,7 +15,9 @@ from typing import Any, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS
 from .groups import Group
-from .mechanism import Mechanism, names_in
+from .held import Held
+from .mechanism import Mechanism
+from .reach import names_in
 from .sources import RECIPE_FIELDS
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
@@ -89,10 +90,19 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, changing: str | 
     return Limits(knobs, None, workers, why)
 
 
+def with_held(limits: Limits, held: Held) -> Limits:
+    """``limits`` of a loader whose dataset holds what workers would share."""
+    own = limits.knobs["num_workers"]
+    if limits.whole is not None or not own.can or held == (None, None):
+        return limits
+    if held.refused is not None:
+        knobs = {**limits.knobs, "num_workers": Refusal(can=False, can_now=False, reason=held.refused)}
+        return Limits(knobs, None, frozenset([0]), held.refused)
+    note = "; ".join(filter(None, (own.note, held.note)))
+    return limits._replace(knobs={**limits.knobs, "num_workers": own._replace(note=note)})
+
+
 def _allowed_workers(mechanism: Mechanism, loader: Any, script: Group) -> tuple[frozenset[int] | None, str | None]:
-    held = held_file(loader.dataset)
-    if held is not None and script.num_workers == 0:
-        return frozenset([0]), "the dataset holds an open file (%s), whose position workers would share" % held
     if script.num_workers == 0 and runs_again(loader):
         return frozenset([0]), 'workers would run the script again: it has no if __name__ == "__main__"'
     lost = cannot_be_pickled(loader) if script.num_workers == 0 and not forks(loader) else None
@@ -146,17 +156,6 @@ def _persistence(loader: Any, script: Group, changing: str | None) -> Refusal:
 
 def _has(thing: Any, name: str) -> bool:
     return inspect.getattr_static(thing, name, None) is not None
-
-
-def held_file(dataset: Any) -> str | None:
-    """The name of the attribute under which the dataset holds an open file that is read by position, or None."""
-    for name, value in list(getattr(dataset, "__dict__", {}).items()):
-        if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
-            if not value.closed and value.readable():
-                return str(name)
-        elif type(value).__module__.split(".")[0] in ("h5py", "tables", "lmdb"):
-            return str(name)
-    return None
 
 
 def forks(loader: Any) -> bool:

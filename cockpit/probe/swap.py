@@ -34,26 +34,19 @@ from typing import Any, Callable
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
 from .feed import Feed, unsure_after
-from .fronts import chain_of, new_front, rearm, take_stall_ns
+from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
 from .groups import Group, Refused, couple, script_group
+from .held import Held
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import DatasetWatch, Limits, Refusal, depending, limits_of
+from .refusals import DatasetWatch, Refusal, depending, limits_of, with_held
 from .seeds import Seeds
+from .sharing import NOTHING, Sharing, given_to_workers
 from .sources import Recipe, recipe_of
-from .workers import UntouchedWorkers, facts_of, live_pids, ready_in
+from .workers import UntouchedWorkers
 
 __all__ = [
-    "Group",
-    "LoaderControl",
-    "Mechanism",
-    "Notice",
-    "Refusal",
-    "Refused",
-    "Swap",
-    "chain_of",
-    "install",
-    "is_source",
+    "Group", "LoaderControl", "Mechanism", "Notice", "Refusal", "Refused", "Swap", "chain_of", "install", "is_source",
     "take_stall_ns",
 ]  # fmt: skip
 
@@ -70,7 +63,8 @@ class LoaderControl:
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
         self.script = self.in_force = script_group(loader)
-        self._limits: Limits = limits_of(mechanism, loader, self.script)
+        self._found = self._limits = limits_of(mechanism, loader, self.script)
+        self._sharing = Sharing(mechanism.held)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
@@ -84,6 +78,7 @@ class LoaderControl:
     def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
         """The whole group that ``asked`` leads to. Raises Refused with the reason."""
         base = base or self.in_force
+        self._look_closely()
         for name, value in asked.items():
             limit = self._limits.knobs[name]
             own = getattr(self.script, name)
@@ -132,9 +127,30 @@ class LoaderControl:
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
         self._dataset.look_at(loader.dataset)
-        self._limits = limits_of(self._mechanism, loader, self.script, self._dataset.changing)
+        self._found = limits_of(self._mechanism, loader, self.script, self._dataset.changing)
+        usable = self._found.whole is None
+        held = self._sharing.glance(loader, self.script, self.in_force) if usable else NOTHING
+        self._limits = with_held(self._found, held)
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
+
+    def _look_closely(self) -> Held:
+        """Workers may be started now: what would they share with the training?"""
+        given = given_to_workers(self._loader(), self._front())
+        if given is None or self._found.whole is not None:
+            return NOTHING
+        held = self._sharing.look(given, self.script, self.in_force)
+        self._limits = with_held(self._found, held)
+        return held
+
+    def _without_harm(self, group: Group) -> Group:
+        """``group``, or none of its workers where the dataset has come to hold what they would share."""
+        held = self._look_closely() if group.num_workers and group != self.script else NOTHING
+        if held.refused is None:
+            return group
+        safe = couple(self.script, {"num_workers": 0}, group)
+        self._tell(Notice(group, safe, held.refused))
+        return safe
 
     def _note(self, loader: Any, iterator: Any) -> None:
         """Remembers on torch's own iterator what a swap in its middle will need; the loader may be gone then."""
@@ -154,12 +170,13 @@ class LoaderControl:
         reused = self._reusable(loader, group)
         if reused is None:
             self._release(loader)
+            group = self._without_harm(group)
         front = self._front() if later else None  # persistent workers have one iterator; has the script still it?
         if front is not None:
             indices = rearm(front, recipe, reused)
         else:
             front, indices = new_front(self._mechanism, recipe, self.script, None if later else loader)
-            self._front = weakref.ref(front)
+            front._cockpit_recipe, self._front = recipe, weakref.ref(front)
         if self._first_seed is None:
             self._first_seed = front._base_seed
         seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
@@ -217,26 +234,15 @@ class LoaderControl:
 
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
-        chain = chain_of(iterator)
-        if chain is not None:
-            return chain.facts()
-        if getattr(iterator, "_shutdown", False) or not hasattr(iterator, "_pin_memory"):
-            return self.in_force
-        facts = facts_of(iterator)
-        return facts if hasattr(iterator, "_workers") else self.script._replace(pin_memory=facts.pin_memory)
+        return facts_behind(iterator, self.script, self.in_force)
 
     def workers(self, iterator: Any) -> tuple[int, ...]:
         """Process ids of all workers behind ``iterator`` that are alive."""
-        chain = chain_of(iterator)
-        return chain.pids() if chain is not None else live_pids(iterator)
+        return pids_behind(iterator)
 
     def queue(self, iterator: Any) -> tuple[int, int] | None:
         """Batches that lie ready, and how many there may be; None without workers or where nobody can tell."""
-        chain = chain_of(iterator)
-        if chain is not None:
-            return chain.queue()
-        ready = ready_in(iterator)
-        return None if ready is None else (ready, iterator._prefetch_factor * iterator._num_workers)
+        return queue_behind(iterator)
 
     # ---- the rest ----
 
