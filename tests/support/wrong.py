@@ -107,11 +107,13 @@ ROWS = (
     Row(
         MODEL,
         "a forward fails under `autocast`, or does not compile",
-        "that call runs the old way, random numbers and buffers put back; rolled back",
+        "that call runs the old way, random numbers and buffers put back; rolled back. Evaluations (no gradients) stay "
+        "as the script has them",
         AS_BARE,
         faults=("assign", "assign-late", "scatter", "evaluating", "the C++ compiler does not work"),
         tests=(
             "tests/probe/test_kernels_autocast.py::test_a_failing_forward_runs_the_old_way_and_leaves_no_trace",
+            "tests/probe/test_kernels_evaluation.py::test_what_is_caught_in_an_evaluation_is_as_the_script_has_it",
             "tests/probe/test_kernels_compile.py::test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace",
         ),
     ),
@@ -247,9 +249,11 @@ ROWS = (
     Row(
         END,
         "the training dies, and leaves workers or helpers",
-        "its loader workers are ended; others are named and left alone",
-        "the same",
+        "its loader workers are ended; others are named and left alone; a change not kept yet is *ended*: with "
+        "which status, how many steps after it came into force",
+        "the same, without the change",
         tests=(
+            "tests/history/test_ends.py::test_how_it_ended_is_said_with_the_change_that_it_ended_under",
             "tests/engine/test_stopping.py::test_workers_of_a_killed_training_are_reaped",
             "tests/engine/test_stopping.py::test_normal_end_reaps_workers_and_names_others",
         ),

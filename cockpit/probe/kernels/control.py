@@ -24,6 +24,7 @@ NO_ROOT = "no module was seen called: the script compiles the whole step itself,
 FITS = 0.9
 """Of the memory that is there, so much may be planned for: allocators lose some between their blocks."""
 BYPASSED = "this region is compiled by the script: nothing outside reaches what runs in it"
+IN_TRAINING = "where gradients are off (evaluation) it stays as the script has it"
 OWN_COMPILE = "compiled by the script itself"
 
 
@@ -208,9 +209,20 @@ class Kernels:
         note = "outputs partly %s: %s is handed on as it is" % (in_force or asked, partly) if partly else None
         if note is None and asked != SCRIPT and in_force not in (None, asked):
             note = "the script decides: its own region keeps %s" % in_force
+        notes = [note]
         if reason is None and roots:
-            note = note or emulated.words_of(self.torch, roots[0].device, asked)
+            notes = [note or emulated.words_of(self.torch, roots[0].device, asked), self.caught(), IN_TRAINING]
+        note = "; ".join(filter(None, notes)) or None
         return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
+
+    def caught(self) -> str | None:
+        """Whose hooks would get tensors of lower precision."""
+        return next((root.caught for root in self.roots if root.caught), None)
+
+    def look_for_hooks(self) -> None:
+        """Those that the script has set or removed since. Goes through all modules: ask seldom."""
+        for root in self.roots:
+            root.look_for_hooks()
 
     def _compile(self) -> Row:
         roots = self.roots

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
+from contextlib import nullcontext
 from typing import Any, Callable, NamedTuple
 
 from ...model.knobs import SCRIPT, Value
@@ -17,7 +18,7 @@ from ..groups import Refused
 from ..guard import _raised_by_signal_handler as raised_by_signal_handler
 from ..outcomes import why
 from . import autocast as casts
-from . import compiling
+from . import caught, compiling
 from .casting import Outputs
 from .keep import Kept
 from .twice import Twice
@@ -60,6 +61,8 @@ class RootKernels:
         self.device = next((p.device.type for p in module.parameters()), "cpu")
         self.no_effect = casts.no_effect(torch, module)
         """Why autocast would change nothing, as found when the module was met, or asked for last."""
+        self.caught = caught.words_of(torch, module)
+        """What is to be known of its hooks before autocast is tried, as found then too."""
         self.setting = Setting()
         self.notices: deque[RolledBack] = deque()
         self.active = False
@@ -67,7 +70,7 @@ class RootKernels:
         self.called = True
         """Set by the slot at each call."""
         self.calls = 0
-        """Since the setting was set."""
+        """Forwards of the training since the setting was set."""
         self.seen: str | None = None
         self.partly: str | None = None
         self.own_autocast: str | None = None
@@ -88,6 +91,7 @@ class RootKernels:
             return word
         if name == "autocast":
             self.no_effect = casts.no_effect(self._torch, module)
+            self.look_for_hooks()
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
@@ -143,6 +147,11 @@ class RootKernels:
         """Nothing of ours is in force: the slot may call what the script has."""
         return self.setting == Setting()
 
+    def look_for_hooks(self) -> None:
+        """What is on its parts now."""
+        module = self._module()
+        self.caught = None if module is None else caught.words_of(self._torch, module)
+
     def look(self) -> None:
         """At the next call, look what the script's own autocast does at this place."""
         self.active = True
@@ -153,14 +162,23 @@ class RootKernels:
         """The root's forward under the setting."""
         if self.on_call is not None:
             self.on_call()
-        self.calls += 1
+        evaluates = self._places.called()
+        try:
+            return self._call(evaluates, module, args, kwargs)
+        finally:
+            self._places.left()
+
+    def _call(self, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
+        if not evaluates:
+            self.calls += 1
         if self.idle:
-            self.active = self.on_call is not None
-            return self._run(self.setting, module, args, kwargs)
+            self.active = evaluates or self.on_call is not None
+        if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
+            return self._run(self.setting, evaluates, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
         kept = None if kind in self._tried else Kept(self._torch, module)
         try:
-            result = self._run(self.setting, module, args, kwargs)
+            result = self._run(self.setting, evaluates, module, args, kwargs)
         except Exception as error:
             if _not_a_failure(error):
                 raise
@@ -170,14 +188,14 @@ class RootKernels:
             self._tried.add(kind)
             return result
         # outside of the handler: what is raised now is the script's own, and the only one that its user should see
-        return self._again(reason, kept, module, args, kwargs)
+        return self._again(reason, kept, evaluates, module, args, kwargs)
 
-    def _again(self, reason: str, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
+    def _again(self, reason: str, kept: Kept | None, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
         if kept is not None:
             kept.put_back()
         back = self._former if self._former != self.setting else Setting()
-        result = self._run(back, module, args, kwargs)
+        result = self._run(back, evaluates, module, args, kwargs)
         if kept is None:
             reason += " (this step's forward ran twice: its random numbers were drawn twice)"
         self._give_up(back, reason)
@@ -189,29 +207,29 @@ class RootKernels:
         self._former = Setting()
         self.notices.append(RolledBack(failed, back, reason))
 
-    def _run(self, setting: Setting, module: Any, args: Any, kwargs: Any) -> Any:
+    def _run(self, setting: Setting, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         places = self._places
-        places.calls += 1
-        try:
-            if setting.autocast == SCRIPT:
-                self.own_autocast = casts.word_of(self._torch, self.device)
-                return self._inner(setting, module, args, kwargs)
-            there = casts.word_of(self._torch, self.device)
-            if self.own_autocast is None and not casts.inside_any(self._torch):
-                self.own_autocast = casts.OFF  # it came while the knob was on already
-            wanted = setting.autocast
-            island = there == casts.OFF and casts.inside_any(self._torch)
-            if island and casts.inside_backward(self._torch):
-                island = self.seen in (None, casts.OFF)  # checkpointing computes again: as it was computed
-            if there == wanted or island:
-                self.seen = there
-                return self._inner(setting, module, args, kwargs)
-            self.seen = wanted
-            with places.ours(self.device, wanted):
-                result = self._inner(setting, module, args, kwargs)
-            return result if wanted == casts.OFF or there != casts.OFF else self._cast_back(result, wanted)
-        finally:
-            places.calls -= 1
+        if evaluates:  # without autocast of ours; one graph serves there, whatever the training has
+            region = places.scripts(self.device)
+            with nullcontext() if region is None else region:
+                return self._inner(setting._replace(autocast=SCRIPT), module, args, kwargs)
+        there = casts.word_of(self._torch, self.device)
+        if setting.autocast == SCRIPT:
+            self.own_autocast = there
+            return self._inner(setting, module, args, kwargs)
+        if self.own_autocast is None and not casts.inside_any(self._torch):
+            self.own_autocast = casts.OFF  # it came while the knob was on already
+        wanted = setting.autocast
+        island = there == casts.OFF and casts.inside_any(self._torch)
+        if island and casts.inside_backward(self._torch):
+            island = self.seen in (None, casts.OFF)  # checkpointing computes again: as it was computed
+        if there == wanted or island:
+            self.seen = there
+            return self._inner(setting, module, args, kwargs)
+        self.seen = wanted
+        with places.ours(self.device, wanted):
+            result = self._inner(setting, module, args, kwargs)
+        return result if wanted == casts.OFF or there != casts.OFF else self._cast_back(result, wanted)
 
     def _cast_back(self, result: Any, word: str) -> Any:
         torch, low = self._torch, casts.dtype_of(self._torch, word)
@@ -255,14 +273,15 @@ class RootKernels:
 
     def _recompiled(self, setting: Setting, number: int) -> None:
         self._spent[setting] = number + 1
-        if number + 1 >= compiling.recompile_limit() and setting == self.setting:
+        if number + 1 >= compiling.recompile_limit() and setting.compile == self.setting.compile:
             reason = "recompiled %d times: torch would go on without compiling" % (number + 1)
-            self._give_up(setting._replace(compile=SCRIPT), reason)
+            self._give_up(self.setting._replace(compile=SCRIPT), reason)
 
     @property
     def recompiles(self) -> int:
-        """Of the code in force."""
-        return max(0, self._spent.get(self.setting, 0) - 1)
+        """Of the code in force, in training and in evaluation."""
+        in_force = {self.setting, self.setting._replace(autocast=SCRIPT)}
+        return sum(max(0, self._spent.get(setting, 0) - 1) for setting in in_force)
 
     def _apart(self, result: Any) -> Any:
         """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
