@@ -10,6 +10,7 @@ from typing import Any
 
 from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
+from cockpit.history.boundary import NO_END, is_out_of_sight
 from cockpit.history.knobs import is_answered
 from cockpit.history.status import found_of
 from cockpit.history.trials import entry_of
@@ -29,6 +30,7 @@ OPTIONS: tuple[Option, ...] = (
     STATE_DIR,
 )
 
+BOUNDARY = "at the next epoch boundary"
 PATIENCE_S, LOOK_S = 2.0, 0.1
 
 
@@ -49,14 +51,33 @@ def call(verb: Verb, words: Words) -> int:
     if words.has("--json"):
         print("\n".join(json.dumps(answer) for answer in answers))
     else:
-        later = any(knob in BATCH_KNOBS for args in _commands(wanted, now=False) for knob in args["knobs"])
-        when = "at once" if words.has("--now") and not later else "at the next epoch boundary"
-        print(f"{run.name}: asked for {' '.join(words_of(wanted))}, {when}")
-        ids = [change for answer in answers if (change := answer.get("id"))]
+        for args, answer in zip(_commands(wanted, now=words.has("--now")), answers, strict=True):
+            print(f"{run.name}: {_answered(args, answer)}")
+        told = [each for answer in answers for each in (answer, answer.get("later")) if each]
+        ids = [each["id"] for each in told if each["id"]]
         refused, notes = _to_be_known(run, ids)
         print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
         return 1 if refused else 0
     return 0
+
+
+def _answered(args: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """What was asked for with it and when it comes, in the engine's words: a change takes the queue along."""
+    target, knobs = args["loader"], args["knobs"]
+    if answer.get("id") is None:
+        return f"{_setting(target, knobs)} in force already: what was queued is withdrawn"
+    asked, now = answer.get("asked", knobs), answer.get("now", args["now"])
+    queued = [name for name in asked if name not in knobs]
+    taken = f" ({', '.join(queued)} {'was' if len(queued) == 1 else 'were'} queued)" if queued else ""
+    at_once = now and any(name not in BATCH_KNOBS for name in asked)
+    told = f"asked for {_setting(target, asked)}, {'at once' if at_once else BOUNDARY}{taken}"
+    later = answer.get("later")
+    return f"{told}; {_setting(target, later['asked'])} {BOUNDARY}" if later else told
+
+
+def _setting(target: str | None, knobs: Mapping[str, Value]) -> str:
+    wanted = Wishes(knobs={}, loaders={target: dict(knobs)}) if target else Wishes(knobs=dict(knobs), loaders={})
+    return " ".join(words_of(wanted))
 
 
 def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
@@ -66,7 +87,9 @@ def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         state = state_of(run)
         entries = [entry for change in ids if (entry := entry_of(state, change))]
         found = {name: one for entry in entries for name, one in found_of(state, entry).items()}
-        notes: dict[str, str] = {name: one["note"] for name, one in found.items() if one["note"]}
+        notes = {name: told for name, one in found.items() if (told := _join(one["reason"], one["note"]))}
+        if any(each.state == "queued" and not each.now for each in entries) and is_out_of_sight(state):
+            notes["when"] = f"{NO_END}: --now does not wait for one"
         for entry in entries:
             # rows fall silent once the change has landed
             if entry.note is not None and not any(entry.note in told for told in notes.values()):
@@ -78,6 +101,10 @@ def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
             refused = [f"{change_words(entry)}: refused, {entry.reason}" for entry in over]
             return refused, [f"{name}: {note}" for name, note in notes.items()]
         time.sleep(LOOK_S)
+
+
+def _join(*told: str | None) -> str:
+    return "; ".join(words for words in told if words)
 
 
 def _commands(wanted: Wishes, *, now: bool) -> list[dict[str, Any]]:

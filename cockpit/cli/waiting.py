@@ -46,16 +46,23 @@ async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, An
                 if following.link is None:
                     raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
                 for verb, args in asking:
-                    change = (await following.link.command(verb, **args))["id"]
-                    ids.append(change)
-                    # once answered it stands in the ledger; where it does not, somebody has withdrawn it since
-                    last[change] = _gone(change, "not heard of any more")
+                    for change in ids_of(await following.link.command(verb, **args), args):
+                        ids.append(change)
+                        # once answered it stands in the ledger; where it does not, somebody has withdrawn it since
+                        last[change] = _gone(change, "not heard of any more")
                 continue
             if _all_over(state, ids, last):
                 break
     finally:
         await following.close()
     return [last[change] for change in ids]
+
+
+def ids_of(answer: Mapping[str, Any], args: Mapping[str, Any]) -> list[str | None]:
+    """The changes that an answer of the engine's names, of those that were asked for."""
+    later = answer.get("later")
+    parts = [later["id"]] if later and not set(later["asked"]).isdisjoint(args.get("knobs", ())) else []
+    return [answer["id"], *parts]
 
 
 def _all_over(state: State, ids: list[str | None], last: dict[str | None, dict[str, Any]]) -> bool:

@@ -5,7 +5,7 @@ Derived from the loaders that the probe reported and from the ledger; read by st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
@@ -13,6 +13,9 @@ from cockpit.model.knobs import BY_NAME, KERNEL_KNOBS, KNOBS, SCRIPT, Value, sho
 
 from .ends import ENDED, why_never
 from .state import Entry, State
+
+STEPS_WITHOUT = 30
+"""After so many steps without any loader there will be none."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def _why(state: State, name: str, entry: Entry | None, word: str, reports: list[
     """Why it is not as asked, or cannot be changed: what the change itself said comes first."""
     if entry and entry.state in ("rolled_back", "refused", ENDED) and entry.reason:
         return entry.reason
-    never = next((report.reason for report in reports if not report.can and report.reason), None)
+    never = next((report.reason for report in reports if not report.can and report.reason), no_loader(state, (name,)))
     if never is None and word == "refused":
         # set from the start: it is possible here, and this value was not
         words = (report.reason or report.note for report in reports)
@@ -144,6 +147,8 @@ def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
 def is_answered(state: State, entry: Entry) -> bool:
     """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
     rooms = {name: BY_NAME[name].room for name in entry.asked}
+    if entry.now and any(not row.can and row.reason for row in knob_rows(state) if rooms.get(row.name) == "kernel"):
+        return False  # it is about to be refused, where the steps end
     for name in (name for name, room in rooms.items() if room in ("batch", "loader")):
         loaders = [info for info in state.loaders if entry.loader == info.id] or training_loaders(state)
         for report in (report for report in _told_by(loaders) if report.name == name):
@@ -151,6 +156,14 @@ def is_answered(state: State, entry: Entry) -> bool:
             if report.asked != wanted:
                 return False
     return True
+
+
+def no_loader(state: State, names: Iterable[str]) -> str | None:
+    """Why none of those knobs of loaders can be had: the training has none, as far as it has come; None: it may."""
+    unmet = [name for name in names if BY_NAME[name].room in ("loader", "batch")]
+    if not unmet or state.loaders or (state.step or 0) < STEPS_WITHOUT:
+        return None
+    return "no DataLoader was seen: the training makes its batches itself"
 
 
 def queued(state: State) -> tuple[Entry, ...]:

@@ -59,7 +59,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "baseline_samples_per_s": baseline.samples_per_s if baseline else None,
         "phases_ms": {
             "wait": phases.wait_ms if phases else None,
-            "start": phases.start_ms if phases else None,
+            "start": phases.start_ms if phases and phases.wait_ms is not None else None,
             "copy": None,
             "forward": phases.forward_ms if phases else None,
             "backward": phases.backward_ms if phases else None,

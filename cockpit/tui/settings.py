@@ -6,7 +6,8 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 from __future__ import annotations
 
 from cockpit.history import disk
-from cockpit.history.knobs import KnobRow, queued, training_loaders, tuned_setup
+from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
+from cockpit.history.knobs import KnobRow, queued, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
 
@@ -14,7 +15,7 @@ from .clean import clean
 from .footer import wrapped
 from .format import clock
 from .machine import compile_words
-from .now import boundary_in_s, probe_lost_for
+from .now import probe_lost_for
 from .rows import Row, Run, cells, cut, fit, row
 from .view import View
 from .words import label_of, value_words
@@ -171,12 +172,7 @@ def landing_words(state: State) -> str:
         return "being applied"
     if any(entry.now and entry.state == "queued" for entry in state.ledger):
         return "lands with the next batch"
-    loaders = training_loaders(state)
-    if (
-        loaders
-        and not any(loader.boundaries for loader in loaders)
-        and any(loader.steps_per_epoch is None for loader in loaders)
-    ):
-        return "no epoch's end in sight"
+    if is_out_of_sight(state):
+        return NO_END
     in_s = boundary_in_s(state)
     return "at the next epoch" if in_s is None else f"at the next epoch in {clock(in_s)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from support.events import Story, beginning
 
-from cockpit.cli.waiting import _all_over, _gone
+from cockpit.cli.waiting import _all_over, _gone, ids_of
 from cockpit.history.fold import fold_all
 
 
@@ -28,3 +28,9 @@ def test_what_is_in_force_already_is_kept_without_a_change() -> None:
     last: dict[str | None, dict[str, Any]] = {}
     assert _all_over(fold_all(beginning()), [None], last)
     assert last[None]["outcome"] == "kept" and "in force already" in last[None]["reason"]
+
+
+def test_the_part_that_waits_for_a_boundary_is_waited_for_where_it_was_asked_for() -> None:
+    answer = {"id": "c1", "later": {"id": "c1-later", "asked": {"batch_size": 8}}}
+    assert ids_of(answer, {"knobs": {"threads": 2, "batch_size": 8}}) == ["c1", "c1-later"]
+    assert ids_of(answer, {"knobs": {"threads": 2}}) == ["c1"] == ids_of({"id": "c1"}, {})

@@ -411,7 +411,7 @@ def test_a_parent_that_only_starts_the_training_is_no_rank() -> None:
     assert [rank["pid"] for rank in told["ranks"]] == [41] and told["figures_of"] is None
     ask(room)
     carry = changes.ask(room.state, room.at_s, "c2", {"threads": 1})
-    assert carry.result == {"id": "c2"}, "one training: all its knobs"
+    assert carry.result["asked"] == {"num_workers": 4, "threads": 1}, "one training: all its knobs"
 
 
 def test_a_parent_that_outlives_the_training_does_not_wipe_its_loaders_out() -> None:
