@@ -50,6 +50,8 @@ class Batching:
         self._asks = asks
         self._kernels = kernels
         self.schedules = Schedules()
+        self.made_for: Mapping[int, str] = {}
+        """By size: why the loop takes no other, where that was seen."""
         self.rolled_back: Callable[[LoaderRecord, Ask, str], None] = lambda record, ask, reason: None
         self.closing = False
         """The process ends: an epoch that is cut short now says nothing about its batch size."""
@@ -89,6 +91,7 @@ class Batching:
             shared=record.shared,
             compiled=compiles(),
             ends_after=self.schedules.ends_after(self._recorder.steps),
+            made_for=self.made_for.get(record.batch.in_force),
         )
 
     def length_asked(self, loader: Any, *_: Any) -> None:

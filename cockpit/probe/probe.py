@@ -6,7 +6,6 @@ over in a forked child, and flushes at exit. It must stay silent in a process th
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
@@ -24,6 +23,7 @@ from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
 from .link import Link
+from .one_size import OneSize
 from .patience import least_s
 from .preflight import Preflight
 from .pulse import PERIOD_S, Pulse
@@ -33,7 +33,7 @@ from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
 from .stacks import Stacks
-from .start import told
+from .start import is_child, told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
@@ -64,6 +64,8 @@ class Probe:
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
+        self.one_size = OneSize(torch, self.recorder, self.registry, self.asks, self.kernels, self.guard.run)
+        self.batching.made_for = self.one_size.found
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
         trials = self.landing.trials
         self.asks.foretellers.append(lambda ask: self.guard.run("kernels", trials.foretell, ask))
@@ -87,7 +89,7 @@ class Probe:
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
         self.link = self._new_link()
-        self.child = _is_child()
+        self.child = is_child()
         self._said_off = 0
         self._said_trains = self._unread = self._over = False
         self._backwards_seen = 0
@@ -219,7 +221,8 @@ class Probe:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
         self.guard.run("forward", self.roots.look_again, self.recorder.steps, self.landing.lost)
-        self.recorder.awaited = self.landing.waits or self.roots.searching
+        self.guard.run("batches", self.one_size.at_step)
+        self.recorder.awaited = self.landing.waits or self.roots.searching or self.one_size.looks
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
@@ -293,9 +296,3 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
-
-
-def _is_child() -> bool:
-    """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
-    inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
-    return bool(inheriting) or multiprocessing.parent_process() is not None

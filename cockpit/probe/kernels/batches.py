@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
     epoch yet); ``framework``: whose installed code iterates it, or None; ``asked_length``: who asked ``len(loader)``;
     ``ends_after``: a schedule that raises after its last step, in words; ``shared``: its batch sampler serves another
-    loader too; ``compiled``: this process has compiled something."""
+    loader too; ``compiled``: this process has compiled something; ``made_for``: what was seen to fit one size alone."""
 
     used_up: bool | None
     framework: str | None = None
@@ -43,6 +43,7 @@ class Facts(NamedTuple):
     shared: bool = False
     compiled: bool = False
     ends_after: str | None = None
+    made_for: str | None = None
 
 
 class BatchSize:
@@ -60,6 +61,8 @@ class BatchSize:
         self._watched = False
         self.uneven = False
         """Whether the loop has been through batches of more than one size."""
+        self._seen: int | None = None
+        """The size under which it went through its last whole epoch."""
         self.rows: int | None = None
         self.drops = bool(getattr(loader, "drop_last", False))
         self.look()
@@ -129,6 +132,8 @@ class BatchSize:
             return "batch norm refuses batches of one sample"
         if facts.batch_norm and not self.drops and rows % size == 1:
             return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
+        if facts.made_for is not None and not self.uneven:
+            return facts.made_for
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after
         return None
@@ -147,8 +152,9 @@ class BatchSize:
         if unfit is not None:
             return "will be refused: %s" % unfit
         notes = [*self._epoch_words(size), self._effect_words(size)]
-        if not self.uneven and self.in_force:
-            notes.append("the loop has only seen batches of %d: one made for those alone would fail" % self.in_force)
+        seen = self._seen or self.in_force
+        if not self.uneven and seen:
+            notes.append("the loop has only seen batches of %d: one made for those alone would fail" % seen)
         if facts.compiled:
             notes.append(COMPILED_ONCE_MORE)
         if facts.asked_length:
@@ -194,7 +200,9 @@ class BatchSize:
         """An epoch under this size has ended: why it must not be kept, or None. Then the size before is back."""
         size, rows = self.in_force, self.rows
         if used_up and size and rows:
-            self.uneven = self.uneven or size != self._before or (not self.drops and size < rows and rows % size != 0)
+            other = self._seen not in (None, size)
+            self.uneven = self.uneven or other or (not self.drops and size < rows and rows % size != 0)
+            self._seen = size
         if not self._watched:
             return None
         self._watched = False

@@ -150,7 +150,14 @@ class Kernels:
     def mind_calls(self, on_call: Callable[[], None] | None) -> None:
         """``on_call`` before each forward of a root from now on; None: no more."""
         for root in self.roots:
-            root.on_call, root.active = on_call, not root.idle or on_call is not None
+            root.on_call = on_call
+            root.mind()
+
+    def mind_results(self, on_result: Callable[[Any, Any, Any, Any], None] | None) -> None:
+        """``on_result`` after each forward of a root in the training; None: no more."""
+        for root in self.roots:
+            root.on_result = on_result
+            root.mind()
 
     def compiled_nothing(self, asked: Mapping[str, Value]) -> str | None:
         """Why a change that asks to compile is not what runs: torch has made no graph of anything it was called for."""

@@ -7,7 +7,6 @@ was, and a notice says why. It must never keep the module alive, and never hide 
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import deque
 from contextlib import nullcontext
@@ -76,6 +75,8 @@ class RootKernels:
         self.own_autocast: str | None = None
         self.on_call: Callable[[], None] | None = None
         """Called before each forward, while a change is on trial."""
+        self.on_result: Callable[[Any, Any, Any, Any], None] | None = None
+        """Told of each forward of the training, while another batch size is asked for."""
         self.compiles = False
         """Whether torch has ever made a graph of it for us."""
 
@@ -95,8 +96,7 @@ class RootKernels:
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
-        again = self.cannot_compile
-        if again is not None and word != compiling.OFF:
+        if word != compiling.OFF and (again := self.cannot_compile) is not None:
             raise Refused(again)
         tried = self._spent.get(self.setting._replace(compile=word), 0)
         if tried >= compiling.recompile_limit():
@@ -111,7 +111,7 @@ class RootKernels:
         if wanted.compile not in (SCRIPT, compiling.OFF):
             compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
-        self.active = not self.idle or self.on_call is not None
+        self.mind()
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
@@ -129,7 +129,7 @@ class RootKernels:
     def compiled_by_script(self) -> bool:
         """Whether what the script has for this root is compiled, in place or by a wrapper."""
         module = self._module()
-        return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
+        return self.previous is not None or (module is not None and compiling.wrapped_by_compile(module) is not None)
 
     @property
     def cannot_compile(self) -> str | None:
@@ -152,9 +152,13 @@ class RootKernels:
         module = self._module()
         self.caught = None if module is None else caught.words_of(self._torch, module)
 
+    def mind(self, looks: bool = False) -> None:
+        """Whether calls have to come here now; ``looks``: all the same."""
+        self.active = looks or not self.idle or self.on_call is not None or self.on_result is not None
+
     def look(self) -> None:
         """At the next call, look what the script's own autocast does at this place."""
-        self.active = True
+        self.mind(True)
 
     # ---- every call ----
 
@@ -164,15 +168,18 @@ class RootKernels:
             self.on_call()
         evaluates = self._places.called()
         try:
-            return self._call(evaluates, module, args, kwargs)
+            result = self._call(evaluates, module, args, kwargs)
         finally:
             self._places.left()
+        if self.on_result is not None and not evaluates:
+            self.on_result(module, args, kwargs, result)
+        return result
 
     def _call(self, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         if not evaluates:
             self.calls += 1
         if self.idle:
-            self.active = evaluates or self.on_call is not None
+            self.mind(evaluates)
         if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
             return self._run(self.setting, evaluates, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
@@ -250,7 +257,7 @@ class RootKernels:
         if setting.compile == SCRIPT:
             previous = self.previous
             return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
-        wrapped = _wrapped_by_compile(module)
+        wrapped = compiling.wrapped_by_compile(module)
         if setting.compile == compiling.OFF:
             return module._call_impl(*args, **kwargs) if wrapped is None else wrapped(*args, **kwargs)
         call = self._compiled.get(setting)
@@ -285,16 +292,9 @@ class RootKernels:
 
     def _apart(self, result: Any) -> Any:
         """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
-        tensor = self._torch.Tensor
-        return Outputs(tensor, lambda _: True, lambda found: found.clone()).changed(result)
+        return Outputs(self._torch.Tensor, lambda _: True, lambda found: found.clone()).changed(result)
 
 
 def _not_a_failure(error: Exception) -> bool:
     """A signal handler's, or how checkpointing stops a forward that has computed again all that was needed."""
     return raised_by_signal_handler(error.__traceback__) or type(error).__module__ == "torch.utils.checkpoint"
-
-
-def _wrapped_by_compile(module: Any) -> Any:
-    """The script's own module inside ``torch.compile(module)``, or None."""
-    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
-    return module._modules["_orig_mod"] if kind is not None and isinstance(module, kind) else None

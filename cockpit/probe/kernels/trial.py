@@ -1,8 +1,8 @@
 """One change of the kernels while it settles: what can be put back, what has gone wrong, a backward that fails.
 
 Begun by ``landing`` where a change lands, asked at each step's end, dropped when the change is kept or another lands.
-``watched`` stands in for ``torch.autograd.backward`` only as long. It acts in the training's thread alone, and must
-never swallow what the script would have met without us.
+``watched`` stands in for ``torch.autograd.backward`` only as long, or while somebody else wants to look at it. It acts
+in the training's thread alone, and must never swallow what the script would have met without us.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ def watched(original: Callable[..., Any], recorder: Recorder, run: Callable[...,
     """
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        trial = recorder.trial
+        trial, look = recorder.trial, recorder.on_backward
+        if look is not None:
+            look(args[0] if args else kwargs.get("tensors"))
         if trial is None or recorder.thread is None or inside_backward(trial.torch):
             return original(*args, **kwargs)
         run("trial", trial.before_backward, args[0] if args else kwargs.get("tensors"))
