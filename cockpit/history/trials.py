@@ -28,6 +28,9 @@ _FROM = {
 """The states in which a change takes each word of the probe."""
 
 
+REPLACED = "the next change came before it was measured"
+
+
 def asked(state: State, event: ChangeAsked) -> State:
     """A new entry, queued; asking for an id again changes nothing."""
     if entry_of(state, event.id):
@@ -157,7 +160,9 @@ def _mark_superseded(state: State) -> State:
     if other is None or other.state != "settling":
         return state
     word = "kept" if other.epoch_over or not needs_epoch(other) else "settling"
-    return with_entry(state, replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
+    reason = f"{other.reason}; {REPLACED}" if other.reason else REPLACED
+    after = replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None, reason=reason)
+    return with_entry(state, after)
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:

@@ -217,7 +217,9 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
         reason = clean(entry.reason or "no reason given")
         return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
     if entry.verdict == NOT_COMPARABLE:
-        return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
+        if entry.before_windows < POLICY.windows_before:
+            return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
+        return [(f"{word} ({clean(entry.reason) if entry.reason else 'too little after it'})", "dim")]
     if entry.verdict == SETTLING or entry.delta_pct is None:
         figure = f" {delta(entry.delta_pct)} so far" if entry.delta_pct is not None else ""
         return [(f"{word} {entry.settled_steps}/{entry.settle_steps}", "text"), (figure, "dim")]

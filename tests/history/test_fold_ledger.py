@@ -13,7 +13,7 @@ from cockpit.history.fold import fold_all
 from cockpit.history.report import held_back, trial_line
 from cockpit.history.state import Entry, State
 from cockpit.history.status import ledger_line
-from cockpit.history.trials import entry_of
+from cockpit.history.trials import REPLACED, entry_of
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
@@ -290,3 +290,11 @@ def test_the_ledger_tells_what_landed_in_the_order_in_which_it_did() -> None:
     state = fold_all([story.asked("c3", {"in_order": False}), story.asked("c4", {"num_workers": 3})], state)
     state = fold_all([story.moved("c3", "applying"), story.moved("c4", "applying")], state)
     assert [each.id for each in state.ledger] == ["c1", "later", "c3", "c4"]
+
+
+def test_a_change_that_another_follows_too_soon_says_so() -> None:
+    story, state = warm()
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(story.landed("c2", {"in_order": True}, {"in_order": False}), state)
+    assert entry(state).verdict == NOT_COMPARABLE and entry(state).reason == REPLACED
+    assert REPLACED in trial_line(entry(state)) and entry(state, "c2").reason != REPLACED

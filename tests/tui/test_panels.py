@@ -128,6 +128,18 @@ def test_the_third_row_never_claims_more_than_is_known() -> None:
     assert "▼ -12.0% ±1.0 [-13.0, -11.0] slower" in told(worse, now_s)
 
 
+def test_a_change_that_was_replaced_too_soon_does_not_blame_what_was_before_it() -> None:
+    state, now_s = scenes.steady()
+    last = replace(
+        state.ledger[-2], verdict="not_comparable", delta_pct=None, interval_pct=None, before_windows=14,
+        after_windows=0, reason="the next change came before it was measured",
+    )  # fmt: skip
+    replaced = replace(state, ledger=(state.ledger[0], last))
+    assert "not comparable (the next change came before it was measured)" in told(replaced, now_s)
+    rows = text_of(trials_rows(View(replaced, now_s), 70, 6))
+    assert "– short" in rows and "14/6" not in rows + told(replaced, now_s)
+
+
 def test_a_refused_or_rolled_back_change_says_why() -> None:
     state, now_s = scenes.steady()
     state = fold(state, ChangeMoved(now_s, "q1", "refused", reason="[/x] the sampler\x1b[2J cannot"))
