@@ -9,18 +9,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from .dataset_watch import DatasetWatch
 from .groups import Group
 from .held import Held, HeldWatch
 from .refusals import forks
 
 NOTHING = Held()
+RESTLESS = "the loop changes the dataset while it trains (%s), and workers would not see it"
 
 
 class Sharing:
-    """``now`` is what is known to forbid, or be noted of, workers."""
+    """``now`` is what is known to forbid, or be noted of, workers; ``dataset`` knows what the script does to it."""
 
-    def __init__(self, watch: HeldWatch) -> None:
+    def __init__(self, watch: HeldWatch, dataset: DatasetWatch) -> None:
         self._watch = watch
+        self.dataset = dataset
         self._own: bool | None = None
         """Whether anything was held here while the script's own workers served; None: never seen."""
         self.now = NOTHING
@@ -32,12 +35,19 @@ class Sharing:
             if script.num_workers and in_force.num_workers:
                 self._own = bool(self._own) or found.refused is not None
             self.now = self._meaning(found, script, in_force)
-        return self.now
+        return self._with_restless(script)
 
-    def look(self, given: Any, script: Group, in_force: Group) -> Held:
-        """Before workers are started; ``given`` is the loader, or has its fields."""
+    def look(self, given: Any, script: Group, in_force: Group, within: bool) -> Held:
+        """Before workers are started; ``given`` is the loader, or has its fields. ``within``: an epoch is under way."""
+        if within and not in_force.num_workers:
+            self.dataset.look_within(given.dataset)
         if forks(given) and not self._may_share(script, in_force):
             self.now = self._meaning(self._watch.look(given), script, in_force)
+        return self._with_restless(script)
+
+    def _with_restless(self, script: Group) -> Held:
+        if self.now.refused is None and self.dataset.restless is not None and not script.num_workers:
+            return Held(RESTLESS % self.dataset.restless)
         return self.now
 
     def _meaning(self, found: Held, script: Group, in_force: Group) -> Held:

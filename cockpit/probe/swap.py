@@ -33,15 +33,15 @@ from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
+from .dataset_watch import DatasetWatch
 from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
 from .groups import Group, Refused, couple, script_group
-from .held import Held
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import DatasetWatch, Refusal, depending, limits_of, with_held
+from .refusals import Refusal, depending, limits_of, with_held
 from .seeds import Seeds
-from .sharing import NOTHING, Sharing, given_to_workers
+from .sharing import Sharing, given_to_workers
 from .sources import Recipe, recipe_of
 from .workers import UntouchedWorkers
 
@@ -64,11 +64,11 @@ class LoaderControl:
         self._loader = weakref.ref(loader)
         self.script = self.in_force = script_group(loader)
         self._found = self._limits = limits_of(mechanism, loader, self.script)
-        self._sharing = Sharing(mechanism.held)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
-        self._dataset = DatasetWatch()
+        self.dataset = DatasetWatch(mechanism.torch.nn.Module, mechanism.clock)
+        self._sharing = Sharing(mechanism.held, self.dataset)
         self._managed = False
         self._first_seed: int | None = None
         self._epochs = 0
@@ -78,7 +78,7 @@ class LoaderControl:
     def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
         """The whole group that ``asked`` leads to. Raises Refused with the reason."""
         base = base or self.in_force
-        self._look_closely()
+        self._look_closely(now)
         for name, value in asked.items():
             limit = self._limits.knobs[name]
             own = getattr(self.script, name)
@@ -126,31 +126,30 @@ class LoaderControl:
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
-        self._dataset.look_at(loader.dataset)
-        self._found = limits_of(self._mechanism, loader, self.script, self._dataset.changing)
-        usable = self._found.whole is None
-        held = self._sharing.glance(loader, self.script, self.in_force) if usable else NOTHING
-        self._limits = with_held(self._found, held)
+        self.dataset.look_at(loader.dataset, needed=self._managed or self.in_force != self.script)
+        self._found = limits_of(self._mechanism, loader, self.script, self.dataset)
+        self._limits = self._found
+        if self._found.whole is None:
+            self._limits = with_held(self._found, self._sharing.glance(loader, self.script, self.in_force))
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
 
-    def _look_closely(self) -> Held:
-        """Workers may be started now: what would they share with the training?"""
+    def _look_closely(self, now: bool = False) -> None:
+        """Workers may be started: what would they share with the training, and what would they miss?"""
         given = given_to_workers(self._loader(), self._front())
-        if given is None or self._found.whole is not None:
-            return NOTHING
-        held = self._sharing.look(given, self.script, self.in_force)
-        self._limits = with_held(self._found, held)
-        return held
+        if given is not None and self._found.whole is None:
+            self._limits = with_held(self._found, self._sharing.look(given, self.script, self.in_force, now))
 
     def _without_harm(self, group: Group) -> Group:
-        """``group``, or none of its workers where the dataset has come to hold what they would share."""
-        held = self._look_closely() if group.num_workers and group != self.script else NOTHING
-        if held.refused is None:
-            return group
-        safe = couple(self.script, {"num_workers": 0}, group)
-        self._tell(Notice(group, safe, held.refused))
-        return safe
+        """``group``, or what is safe where it has turned out since that its workers would do harm."""
+        if group.num_workers and group != self.script:
+            self._look_closely()
+            allowed = self._limits.workers
+            if allowed is not None and group.num_workers not in allowed:
+                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else self.script
+                self._tell(Notice(group, safe, self._limits.workers_reason or ""))
+                return safe
+        return group
 
     def _note(self, loader: Any, iterator: Any) -> None:
         """Remembers on torch's own iterator what a swap in its middle will need; the loader may be gone then."""
@@ -275,7 +274,7 @@ class LoaderControl:
 
     def _reusable(self, loader: Any, group: Group) -> Any:
         kept = loader._iterator
-        if self._dataset.changed and not self.script.persistent_workers:
+        if self.dataset.changed and not self.script.persistent_workers:
             return None  # the script has changed its dataset, and without our setting it would reach the workers
         fits = is_source(kept) and kept.group == group and not kept._shutdown
         return kept if fits and not self._in_use(kept) else None
