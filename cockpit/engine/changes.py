@@ -12,6 +12,7 @@ from typing import Any
 from cockpit.history.knobs import knob_rows, no_loader, queued
 from cockpit.history.ranks import not_yet
 from cockpit.history.state import Entry, State
+from cockpit.history.trials import words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BATCH_KNOBS, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
@@ -158,7 +159,8 @@ def _again(state: State, at_s: float, change: str, entry: Entry, side: int, orig
     _check_ranks(state, values)
     asked = ChangeAsked(at_s, change, values, entry.now, entry.loader, origin)
     message = ask_message(change, values, entry.now, entry.loader)
-    return Decision((asked,), (message,), {"id": change, "of": entry.id})
+    result = {"id": change, "of": entry.id, "what": words_of(entry), "asked": values}
+    return Decision((asked,), (message,), result)
 
 
 def _waiting(state: State) -> list[Entry]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.analysis.compare import WORDS
+from cockpit.analysis.policy import POLICY
 from cockpit.model.knobs import show_value
 
 from . import compiled, disk, ranks
@@ -18,6 +19,7 @@ from .activity import words_of
 from .ends import ENDED
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
+from .save import measured_now
 from .state import Entry, Phases, State
 from .status import rounded, status_of
 
@@ -69,6 +71,17 @@ def best_entry(state: State) -> Entry | None:
     if best is None or (base is not None and (best.after_samples_per_s or 0.0) <= base):
         return None
     return best
+
+
+def better_words(state: State) -> str | None:
+    """That what runs now is not the fastest that was seen, so that nobody saves it for that; None where it is."""
+    now_per_s, _ = measured_now(state)
+    base, best = state.baseline.samples_per_s if state.baseline else None, best_entry(state)
+    best_per_s = best.after_samples_per_s if best else base
+    if now_per_s is None or best_per_s is None or best_per_s <= now_per_s * (1.0 + POLICY.clear_pct / 100.0):
+        return None
+    which = f"with {words_of(best)}" if best else "before anything was changed"
+    return f"what runs now gives {rate_words(now_per_s)} samples/s; the best seen was {rate_words(best_per_s)} {which}"
 
 
 def text_of(state: State, now_s: float) -> list[str]:
@@ -189,6 +202,9 @@ def held_back(state: State) -> list[str]:
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
     if state.probe_reason is not None:
         lines.append(f"nothing of it was seen: {state.probe_reason}")
+    if state.step is None and state.exit_status and state.output is not None and state.output.line:
+        ended = f"it ended with status {state.exit_status} before its first step"
+        lines.append(f"{ended}; its last line: {state.output.line}")
     whole = state.compiled
     if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
         lines.append(f"torch {told}: in no figure of a step or an epoch")

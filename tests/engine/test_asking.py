@@ -94,7 +94,8 @@ def test_undo_and_redo_walk_like_an_editor() -> None:
     state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
     undo = changes.undo(state, 7.0, "u1")
     assert undo.events == (ChangeAsked(7.0, "u1", {"pin_memory": False}, False, None, "undo"),)
-    assert undo.result == {"id": "u1", "of": "c2"}
+    assert (undo.result["of"], undo.result["what"]) == ("c2", "pin_memory off→on")
+    assert undo.result["asked"] == {"pin_memory": False}
     with pytest.raises(CockpitError, match="still queued: drop it first"):
         changes.undo(carried_out(state, undo), 8.0, "u2")
 
