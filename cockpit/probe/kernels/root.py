@@ -183,7 +183,7 @@ class RootKernels:
         if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
             return self._run(self.setting, evaluates, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
-        kept = None if kind in self._tried else Kept(self._torch, module)
+        kept = None if kind in self._tried else Kept(self._torch, module, (args, kwargs))
         try:
             result = self._run(self.setting, evaluates, module, args, kwargs)
         except Exception as error:
@@ -199,13 +199,10 @@ class RootKernels:
 
     def _again(self, reason: str, kept: Kept | None, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
-        if kept is not None:
-            kept.put_back()
+        lost = "its random numbers were drawn twice" if kept is None else kept.put_back()
         back = self._former if self._former != self.setting else Setting()
         result = self._run(back, evaluates, module, args, kwargs)
-        if kept is None:
-            reason += " (this step's forward ran twice: its random numbers were drawn twice)"
-        self._give_up(back, reason)
+        self._give_up(back, "%s (this step's forward ran twice%s)" % (reason, ": " + lost if lost else ""))
         return result
 
     def _give_up(self, back: Setting, reason: str) -> None:
