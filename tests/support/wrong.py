@@ -74,17 +74,27 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "dataset, `collate_fn` or `worker_init_fn` fails in them, and only there",
+        "dataset, `collate_fn` or `worker_init_fn` fails in them, and only there; or they cannot be started: no more "
+        "processes, or what spawn cannot pickle",
         BACK,
         AS_BARE,
-        faults=("raise", "raise-late", "raise-odd", "raise-late-odd", "raise-init", "raise-collate"),
+        faults=(
+            "raise", "raise-late", "raise-odd", "raise-late-odd", "raise-init", "raise-collate", "unpicklable", "fork",
+            "fork-second",
+        ),
     ),
     Row(
         WORKERS,
-        "they cannot be started: no more processes, or what spawn cannot pickle",
-        BACK,
-        AS_BARE,
-        faults=("unpicklable", "fork", "fork-second"),
+        "they would serve other data: the dataset holds an open file, a connection or an iterator; the loop changes it "
+        "within an epoch; a stream is not shared out",
+        "refused, naming what it is; what shows only later goes back at the next epoch",
+        "goes on so, as without the cockpit",
+        tests=(
+            "tests/probe/test_held.py::test_it_is_found_wherever_it_stands",
+            "tests/probe/test_held.py::test_workers_that_would_be_started_anew_are_not_once_the_training_itself_has_opened_it",
+            "tests/probe/test_dataset_watch.py::test_what_the_loop_changes_within_an_epoch_is_known_at_its_end",
+            "tests/probe/test_dataset_watch.py::test_a_stream_goes_back_at_the_next_boundary",
+        ),
     ),
     Row(
         WORKERS,
