@@ -52,6 +52,8 @@ class Batching:
         self.schedules = Schedules()
         self.made_for: Mapping[int, str] = {}
         """By size: why the loop takes no other, where that was seen."""
+        self.no_room: Callable[[LoaderRecord, int], str | None] = lambda record, size: None
+        """Why the machine has no room for batches of a size."""
         self.rolled_back: Callable[[LoaderRecord, Ask, str], None] = lambda record, ask, reason: None
         self.closing = False
         """The process ends: an epoch that is cut short now says nothing about its batch size."""
@@ -185,7 +187,7 @@ class Batching:
             return size
         if facts.used_up is None:
             raise NotYet(batch.refusal(facts).reason or "")
-        reason = None if again else self._kernels.too_large(size, batch.largest)
+        reason = None if again else self._kernels.too_large(size, batch.largest) or self.no_room(record, size)
         if reason is not None:
             raise Refused(reason)
         return size

@@ -67,6 +67,7 @@ class Probe:
         self.one_size = OneSize(torch, self.recorder, self.registry, self.asks, self.kernels, self.guard.run)
         self.batching.made_for = self.one_size.found
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
+        self.batching.no_room = lambda record, size: self.guard.run("preflight", self.preflight.too_large, record, size)
         trials = self.landing.trials
         self.asks.foretellers.append(lambda ask: self.guard.run("kernels", trials.foretell, ask))
         trials.scheduled = self.batching.schedules.are_any
