@@ -38,7 +38,7 @@ from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
 from . import compiled, ends, gpu, measure, ranks, trials
-from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
+from .state import EPOCHS_LONGEST, State
 
 
 def fold(state: State, event: Event) -> State:
@@ -113,13 +113,14 @@ def _sampled(state: State, event: Sampled) -> State:
     known: dict[str, Any] = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
     if event.step == 0 and state.step:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
-    recent = (*state.recent, event)[-RECENT_LONGEST:]
+    recent, stepping = measure.stepped(state, event)
     point = measure.point_of(event, state.rings[0].points, recent)
     point = replace(point, gpu=gpu.lead_share(state, event.at_s))
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
     if event.doing == "shutdown" and state.leaving_s is None:
         known["leaving_s"] = event.at_s - (event.doing_for_s or 0.0)
-    return replace(state, latest=event, recent=recent, rings=rings, longest_s=_longest(state, event), **known)
+    longest_s = _longest(state, event)
+    return replace(state, latest=event, recent=recent, stepping=stepping, rings=rings, longest_s=longest_s, **known)
 
 
 def _longest(state: State, event: Sampled) -> Mapping[str, float] | None:

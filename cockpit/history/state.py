@@ -156,6 +156,8 @@ class State:
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
+    ``recent``: samples in which steps ended, each with all that was sampled since the one before; ``stepping``: what
+    was sampled since the newest of them.
     ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
@@ -186,6 +188,7 @@ class State:
     compiled: CompiledSeen | None = None
     latest: Sampled | None = None
     recent: tuple[Sampled, ...] = ()
+    stepping: Sampled | None = None
     step: int | None = None
     epoch: int | None = None
     step_in_epoch: int | None = None

@@ -16,7 +16,7 @@ from .activity import activity_of
 from .ends import ENDED
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
-from .measure import phases_of
+from .measure import live_rate, phases_of
 from .state import Entry, State
 
 RECENT_BLOCKS = 20
@@ -103,15 +103,6 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000.0 * seconds
-
-
-def live_rate(state: State) -> float | None:
-    """Samples per second over the last few seconds in which steps ended; None before the first."""
-    ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
-    if not ended:
-        points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]
-        return points[-1] if points else None
-    return sum(sample.samples or 0 for sample in ended) / sum(sample.wall_s or 0.0 for sample in ended)
 
 
 def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.history.activity import BADGES, Activity, activity_of
 from cockpit.history.knobs import training_loaders
+from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
-from cockpit.history.status import live_rate
 
 from .clean import clean
 from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
