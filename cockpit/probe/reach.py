@@ -112,8 +112,8 @@ def methods_of(kind: type) -> Iterator[FunctionType]:
 def _within(thing: Any, path: str, limits: Limits) -> Iterator[tuple[Any, str, Any]]:
     """What ``thing`` refers to, and its name: how the form is filled, or where there is none the name itself."""
     kind = type(thing)
-    if issubclass(kind, (ModuleType, Thread)):  # everything, and what only the thread uses
-        return
+    if issubclass(kind, (ModuleType, Thread)) or package_of(kind) == "logging":
+        return  # everything; what only the thread uses; where logs go, which nobody reads
     if kind is FunctionType:
         yield from ((more, "", name) for more, name in _of_function(thing))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import mmap
 import os
 import socket
@@ -160,6 +161,7 @@ HARMLESS = {
     "nothing": Rows,
     "closed": lambda: closed(DATA),
     "a log": lambda: Rows(log=(HOME / "log").open("a"), more=(HOME / "log2").open("w")),
+    "where a logger writes": lambda: Rows(log=logger()),
     "mapped": lambda: mapped(),
     "a memmap": lambda: Rows(rows=numpy.memmap(DATA)),
     "read where it is told to": lambda: Rows(fd=os.open(DATA, os.O_RDONLY)),
@@ -171,6 +173,12 @@ HARMLESS = {
 def closed(path: Path) -> Rows:
     with path.open("rb") as file:
         return Rows(file=file)
+
+
+def logger() -> logging.Logger:
+    found = logging.Logger("own")
+    found.addHandler(logging.FileHandler(HOME / "more", mode="w+"))
+    return found
 
 
 def mapped() -> Rows:
