@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.history.knobs import knob_rows, no_loader, queued
+from cockpit.history.knobs import knob_rows, no_loader, probe_failed, queued
 from cockpit.history.ranks import not_yet
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import words_of
@@ -50,7 +50,7 @@ def ask(
     old = [entry for entry in _waiting(state) if entry.loader == loader]
     if not checked and not (now and old):
         raise UsageError("nothing is queued to apply now" if now else "name a knob and a value, as in num_workers=4")
-    reason = no_loader(state, (name for name, value in checked.items() if value != SCRIPT))
+    reason = probe_failed(state) or no_loader(state, (name for name, value in checked.items() if value != SCRIPT))
     if reason is not None:
         raise CockpitError(reason)
     merged: dict[str, Value] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cockpit.history.state import State
 from cockpit.model.events import Event
-from cockpit.model.missing import ProbeMissed
+from cockpit.model.missing import FAILED, ProbeMissed
 from cockpit.model.names import ENV_RUN
 from cockpit.sensors.members import Members
 from cockpit.sensors.procfs import read_bytes, read_stat, read_text
@@ -129,7 +129,7 @@ def python_of(program: str) -> str | None:
 def reason_of(seen: Sequence[Seen], inject: str, error: str | None, waited_s: float) -> str | None:
     """The likeliest reason after ``waited_s`` seconds; None while there is none to tell."""
     if error is not None:
-        return f"the probe failed while it was loaded: {error}"
+        return f"{FAILED}: {error}"
     pythons = [each for each in seen if each.python]
     shut = [(each, why) for each in pythons if (why := _why_shut(each, inject))]
     # where one interpreter is open to us it may be the training, and only be slow with its imports
@@ -153,7 +153,8 @@ def _likely(seen: Sequence[Seen], pythons: Sequence[Seen]) -> str:
         return f"the training was started by {elsewhere}, with another environment or on another machine"
     loaded = next((each for each in pythons if each.torch), None)
     if loaded is not None:
-        return f"torch is loaded in process {loaded.pid} and no probe answers: another user, or is /tmp hidden from it?"
+        still = f"torch is loaded in process {loaded.pid} and no probe answers yet: it may still be importing"
+        return f"{still}; else it is another user's, or /tmp is hidden from it"
     if pythons:
         return "torch has not been imported yet"
     names = ", ".join(dict.fromkeys(each.name for each in seen))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.knobs import BY_NAME, KERNEL_KNOBS, KNOBS, SCRIPT, Value, show_value
+from cockpit.model.missing import FAILED
 
 from .ends import ENDED, why_never
 from .state import Entry, State
@@ -107,7 +108,8 @@ def _why(state: State, name: str, entry: Entry | None, word: str, reports: list[
     """Why it is not as asked, or cannot be changed: what the change itself said comes first."""
     if entry and entry.state in ("rolled_back", "refused", ENDED) and entry.reason:
         return entry.reason
-    never = next((report.reason for report in reports if not report.can and report.reason), no_loader(state, (name,)))
+    none = probe_failed(state) or no_loader(state, (name,))
+    never = next((report.reason for report in reports if not report.can and report.reason), none)
     if never is None and word == "refused":
         # set from the start: it is possible here, and this value was not
         words = (report.reason or report.note for report in reports)
@@ -164,6 +166,12 @@ def no_loader(state: State, names: Iterable[str]) -> str | None:
     if not unmet or state.loaders or (state.step or 0) < STEPS_WITHOUT:
         return None
     return "no DataLoader was seen: the training makes its batches itself"
+
+
+def probe_failed(state: State) -> str | None:
+    """Why nothing can be changed in this training: no probe has come to life in it; None: one has, or still may."""
+    reason = state.probe_reason or ""
+    return reason if state.probe == "waiting" and reason.startswith(FAILED) else None
 
 
 def queued(state: State) -> tuple[Entry, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cockpit.history import disk
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
-from cockpit.history.knobs import KnobRow, queued, tuned_setup
+from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
 
@@ -172,6 +172,8 @@ def landing_words(state: State) -> str:
         return "being applied"
     if any(entry.now and entry.state == "queued" for entry in state.ledger):
         return "lands with the next batch"
+    if probe_failed(state):
+        return "cannot land: the probe failed"
     if is_out_of_sight(state):
         return NO_END
     in_s = boundary_in_s(state)

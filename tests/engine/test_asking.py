@@ -13,7 +13,8 @@ from cockpit.history.state import State
 from cockpit.history.status import status_of
 from cockpit.history.trials import words_of
 from cockpit.model.errors import CockpitError, UsageError
-from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, Sampled, Stopping, TrainingEnded
+from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, ProbeConnected, Sampled, Stopping, TrainingEnded
+from cockpit.model.missing import FAILED, ProbeMissed
 
 
 def training(**in_force: object) -> State:
@@ -228,3 +229,14 @@ def test_a_training_that_makes_its_batches_itself_is_promised_no_boundary() -> N
     assert changes.ask(late, 6.0, "c1", {"threads": 1}, now=True).result == {"id": "c1"}
     assert "no DataLoader was seen" in status_of(late, 7.0)["knobs"]["pin_memory"]["reason"]
     assert status_of(early, 7.0)["knobs"]["pin_memory"]["reason"] is None
+
+
+def test_a_probe_that_failed_at_its_start_is_final_and_nothing_is_queued_for_it() -> None:
+    silent = [event for event in beginning() if not isinstance(event, ProbeConnected)]
+    failed = fold_all([*silent, ProbeMissed(1002.0, f"{FAILED}: ImportError: x")])
+    for knobs in ({"num_workers": 2}, {"autocast": "bf16"}):
+        with pytest.raises(CockpitError, match="the probe failed while it was loaded: ImportError: x"):
+            changes.ask(failed, 6.0, "c1", knobs, now=True)
+    assert "ImportError" in status_of(failed, 7.0)["knobs"]["pin_memory"]["reason"]
+    waiting = fold_all([*silent, ProbeMissed(1002.0, "torch has not been imported yet")])
+    assert changes.ask(waiting, 6.0, "c1", {"num_workers": 2}).result == {"id": "c1"}
