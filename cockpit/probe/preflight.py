@@ -63,12 +63,15 @@ class Preflight:
 
     def foretell(self, ask: Ask) -> str | None:
         """What ``ask`` alone would need and the machine does not have; None: nothing is known yet of its loaders."""
-        knobs, found = ask.group_knobs, dict[str, None]()
+        knobs, size, found = ask.group_knobs, ask.knobs.get("batch_size"), dict[str, None]()
         meant = [record for record in list(self._records.values()) if _is_meant(ask, record)]
-        if knobs and all(record.in_force is None for record in meant):
+        if (knobs or size) and all(record.in_force is None for record in meant):
             return None
-        for record in meant if knobs else ():
-            found.update(dict.fromkeys([self._of(record, knobs) or ""]))
+        for record in meant:
+            words = self._of(record, knobs) if knobs else None
+            if words is None and isinstance(size, int):
+                words = self.too_large(record, size)
+            found.update(dict.fromkeys([words or ""]))
         return "; ".join(filter(None, found))
 
     def of(self, record: LoaderRecord) -> tuple[Mapping[str, Value], str | None]:

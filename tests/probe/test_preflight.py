@@ -110,6 +110,7 @@ def test_a_size_that_its_workers_cannot_carry_is_refused(
                 it.ask("c1", batch_size=4)
     told = it.of("change", id="c1")[-1]
     assert told["state"] == ("refused" if workers else "settling")
+    assert not workers or "of /dev/shm" in told["note"], "said before as well"
     assert not workers or "2 workers × 2 batches of 32 B may need 128 B of /dev/shm" in told["reason"]
 
 
