@@ -20,7 +20,7 @@ from cockpit.model.knobs import BATCH_KNOBS, Value
 
 from .runs import STATE_DIR, Run, ask, find, has_ended, state_of
 from .verbs import Verb
-from .waiting import wait_for
+from .waiting import ids_of, wait_for
 from .words import Option, Words
 
 OPTIONS: tuple[Option, ...] = (
@@ -45,16 +45,16 @@ def call(verb: Verb, words: Words) -> int:
     run = find(name, words)
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
+    commands = _commands(wanted, now=words.has("--now"))
     if words.has("--wait"):
-        return wait_for(run, [("set", args) for args in _commands(wanted, now=words.has("--now"))])
-    answers = [ask(run, "set", **args) for args in _commands(wanted, now=words.has("--now"))]
+        return wait_for(run, [("set", args) for args in commands])
+    answers = [ask(run, "set", **args) for args in commands]
     if words.has("--json"):
         print("\n".join(json.dumps(answer) for answer in answers))
     else:
-        for args, answer in zip(_commands(wanted, now=words.has("--now")), answers, strict=True):
+        for args, answer in zip(commands, answers, strict=True):
             print(f"{run.name}: {_answered(args, answer)}")
-        told = [each for answer in answers for each in (answer, answer.get("later")) if each]
-        ids = [each["id"] for each in told if each["id"]]
+        ids = [each for args, answer in zip(commands, answers, strict=True) for each in ids_of(answer, args) if each]
         refused, notes = _to_be_known(run, ids)
         print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
         return 1 if refused else 0
