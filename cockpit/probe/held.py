@@ -34,6 +34,7 @@ HANDLES = (
 )  # fmt: skip
 """Their types that are handles, by a part of the name: they read in C, where nobody sees by what position."""
 ITERATORS = frozenset(map(type, (iter([]), iter(()), iter({}), map(str, ()), zip(), enumerate(()))))
+LOCKING = frozenset(["multiprocessing.synchronize", "multiprocessing.sharedctypes", "multiprocessing.queues"])
 SHARED = {
     "file": "whose position workers would share",
     "pipe": "from which workers would take each other's data",
@@ -91,6 +92,7 @@ class Found:
         self._handles: list[tuple[str, str, type]] = []
         self._iterators: list[str] = []
         self._threads: list[str] = []
+        self._locks: list[str] = []
         self._on_device: list[str] = []
         self._opaque: list[str] = []
         self._maps = False
@@ -113,6 +115,8 @@ class Found:
             self._iterators.extend([path] if own else [])
         elif issubclass(kind, threading.Thread):
             self._threads.extend([path] if own and threading.Thread.is_alive(thing) else [])
+        elif kind.__module__ in LOCKING:
+            self._locks.extend([path] if own else [])
         else:
             self._sort_by_name(thing, kind, path, owner)
 
@@ -159,6 +163,11 @@ class Found:
             yield from self._others(whose, known)
         for path in self._threads[:1]:
             yield False, "%s has a thread (%s), which workers would not have" % (whose, path)
+        for path in self._locks[:1]:
+            yield (
+                False,
+                "%s holds a lock of multiprocessing (%s): a worker that is killed with it keeps it" % (whose, path),
+            )
         for path in self._on_device[:1]:
             yield False, "%s holds tensors on the device (%s), which forked workers cannot use" % (whose, path)
 

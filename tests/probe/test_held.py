@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import mmap
+import multiprocessing
 import os
 import socket
 import sqlite3
@@ -221,6 +222,15 @@ def test_a_thread_of_the_dataset_is_told_of() -> None:
     found = WATCH.look(DataLoader(Rows(reader=thread)))
     over.set()
     assert found == (None, "the dataset has a thread (reader), which workers would not have")
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "Condition", "Event", "Queue", "Value"])
+def test_a_lock_that_outlives_its_holder_is_told_of(kind: str) -> None:
+    lock = multiprocessing.Value("i", 0) if kind == "Value" else getattr(multiprocessing, kind)()
+    found = WATCH.look(DataLoader(Rows(cache={"lock": lock})))
+    assert found.refused is None
+    words = "the dataset holds a lock of multiprocessing (cache['lock']): a worker that is killed with it keeps it"
+    assert str(found.note).startswith(words)
 
 
 def test_what_collate_holds_is_the_same() -> None:
