@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from ..model.knobs import Value
+from ..model.knobs import SCRIPT, Value
 from .asks import Ask, Asks, of_group
 from .batching import BATCH, Batching, NotYet
 from .endings import Endings
@@ -184,15 +184,14 @@ class Changes:
         return False
 
     def _is_already(self, ask: Ask, record: LoaderRecord) -> bool:
-        """Whether nothing would change: asked again while the first ask of it was landing, which nobody could see."""
+        """Whether nothing would change: asked for before anybody could see what is in force, or while it landed."""
         if ask.due is not None or ask.undoes is not None or ask.done_on or not self._kernels.stands(ask):
             return False
         for loader in [record] if ask.loader is not None else self._registry.training():
-            for group in (loader.in_force, loader.group):
-                if group is None:
-                    return False
-                values = self._batching.values(group, loader)
-                if any(values[name] != value for name, value in ask.knobs.items()):
+            asked = {name: value for name, value in ask.knobs.items() if value != SCRIPT or name in loader.wanted}
+            for group in (loader.in_force, loader.group or loader.script):
+                values = None if group is None else self._batching.values(group, loader)
+                if values is None or any(values[name] != value for name, value in asked.items()):
                     return False
         return True
 
