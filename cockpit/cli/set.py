@@ -12,7 +12,9 @@ from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
 from cockpit.history.boundary import NO_END, is_out_of_sight
 from cockpit.history.knobs import is_answered
-from cockpit.history.status import found_of
+from cockpit.history.measure import phases_of
+from cockpit.history.state import State
+from cockpit.history.status import RECENT_BLOCKS, found_of
 from cockpit.history.trials import entry_of
 from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError, UsageError
@@ -31,7 +33,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 BOUNDARY = "at the next epoch boundary"
-PATIENCE_S, LOOK_S = 2.0, 0.1
+PATIENCE_S, LONGEST_S, LOOK_S = 2.0, 60.0, 0.1
 
 
 def call(verb: Verb, words: Words) -> int:
@@ -54,11 +56,10 @@ def call(verb: Verb, words: Words) -> int:
     else:
         for args, answer in zip(commands, answers, strict=True):
             print(f"{run.name}: {_answered(args, answer)}")
-        ids = [each for args, answer in zip(commands, answers, strict=True) for each in ids_of(answer, args) if each]
-        refused, notes = _to_be_known(run, ids)
-        print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
-        return 1 if refused else 0
-    return 0
+    ids = [each for args, answer in zip(commands, answers, strict=True) for each in ids_of(answer, args) if each]
+    refused, notes = _to_be_known(run, ids)
+    print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
+    return 1 if refused else 0
 
 
 def _answered(args: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
@@ -82,7 +83,7 @@ def _setting(target: str | None, knobs: Mapping[str, Value]) -> str:
 
 def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
     """What was refused at once, and what the values asked for will do, as the training's rows tell it."""
-    until_s = time.monotonic() + PATIENCE_S
+    began_s = time.monotonic()
     while True:
         state = state_of(run)
         entries = [entry for change in ids if (entry := entry_of(state, change))]
@@ -96,11 +97,17 @@ def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
                 notes[change_words(entry)] = entry.note
         # what a change would need or do is worked out by the training itself, at its next beat
         late = [entry for entry in entries if entry.state == "queued" and not is_answered(state, entry)]
-        if not late or time.monotonic() > until_s:
+        if not late or time.monotonic() > began_s + patience_s(state):
             over = [entry for entry in entries if entry.state == "refused"]
             refused = [f"{change_words(entry)}: refused, {entry.reason}" for entry in over]
             return refused, [f"{name}: {note}" for name, note in notes.items()]
         time.sleep(LOOK_S)
+
+
+def patience_s(state: State) -> float:
+    """How long an answer may take: what the model cannot have is refused where a step ends, and steps may be long."""
+    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    return min(PATIENCE_S + (2.0 * phases.step_ms / 1000.0 if phases else 0.0), LONGEST_S)
 
 
 def _join(*told: str | None) -> str:

@@ -113,7 +113,7 @@ class Batching:
         """Nothing to leave."""
 
     def _shares_steps(self, record: LoaderRecord) -> bool:
-        """Whether another training loader served the steps of this one's last epoch too, or serves those of this one."""
+        """Whether another training loader served the steps of this one's last epoch too, or serves its present ones."""
         own, (first, until) = record.open_stream(), record.span
         for other in list(self._registry.records.values()):
             stream = other.stream
