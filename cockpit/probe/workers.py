@@ -15,6 +15,7 @@ from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
+from . import orphans
 from .groups import Group
 
 REAP_S = 0.5
@@ -99,6 +100,7 @@ def dismiss(iterator: Any) -> None:
     """Tells workers that have nothing left to do to end, without waiting: the joining comes one step later."""
     if iterator is None or not getattr(iterator, "_workers", None) or iterator._shutdown:
         return
+    orphans.take(iterator)
     tell_to_end(iterator)
 
 
@@ -139,6 +141,7 @@ def abandon(source: Any, forget_pids: Any, patience_s: float) -> None:
     source._worker_pids_set = False
     source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
     workers = getattr(source, "_workers", [])
+    orphans.take(source)
     try:
         if patience_s and workers:
             with suppress(OSError, RuntimeError, AttributeError):  # no thread or descriptor left; half built
@@ -146,6 +149,7 @@ def abandon(source: Any, forget_pids: Any, patience_s: float) -> None:
                 _await([worker.sentinel for worker in workers], time.monotonic() + patience_s)
     finally:
         _end_at_once(source, workers)
+        orphans.end(source)
 
 
 def _end_at_once(source: Any, workers: list[Any]) -> None:

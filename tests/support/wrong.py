@@ -67,10 +67,15 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "they do not end with their epoch",
-        "ended after 5 s; the change stands",
-        HANGS,
+        "they do not end with their epoch, or have started processes of their own, such as a decoder each",
+        "ended after 5 s, and what they started with them (not what has a session of its own); the change stands",
+        "hangs, or leaves them, as without the cockpit",
         faults=("deaf-end",),
+        tests=(
+            "tests/probe/test_orphans.py::test_they_end_with_the_workers",
+            "tests/probe/test_orphans.py::test_those_of_the_scripts_own_workers_are_the_scripts",
+            "tests/probe/test_orphans.py::test_what_has_let_go_of_its_worker_is_meant_to_stay",
+        ),
     ),
     Row(
         WORKERS,
