@@ -7,6 +7,7 @@ import sys
 
 from cockpit.history.pause import lands_later
 from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.knobs import show_value
 
 from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
 from .verbs import Verb
@@ -22,8 +23,8 @@ CHANGES = ("undo", "redo")
 """Those that ask for a change, with all that may become of one."""
 
 DONE = {
-    "undo": "asked: the newest change is taken back",
-    "redo": "asked: what was undone is applied again",
+    "undo": "asked: {what} is taken back, to {asked}",
+    "redo": "asked: {what} is applied again",
     "drop": "asked: what is queued is withdrawn",
     "baseline": "the baseline is now what runs",
 }
@@ -41,5 +42,9 @@ def call(verb: Verb, words: Words) -> int:
     result = ask(run, verb.name)
     if verb.name in CHANGES and (paused := lands_later(state_of(run))):
         print(f"cockpit: {paused}", file=sys.stderr)
-    print(json.dumps(result) if words.has("--json") else f"{run.name}: {DONE[verb.name]}")
+    if words.has("--json"):
+        print(json.dumps(result))
+    else:
+        asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
+        print(f"{run.name}: {DONE[verb.name].format(what=result.get('what', 'a change'), asked=asked)}")
     return 0

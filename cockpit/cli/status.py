@@ -9,11 +9,11 @@ from typing import Any
 from cockpit.history import ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
-from cockpit.history.measure import phases_of
+from cockpit.history.measure import live_rate, phases_of
 from cockpit.history.pause import words as pause_words
 from cockpit.history.report import duration, rate_words, steps_words, trial_line
 from cockpit.history.state import State
-from cockpit.history.status import RECENT_BLOCKS, live_rate, status_of
+from cockpit.history.status import RECENT_BLOCKS, status_of
 from cockpit.model.knobs import show_value
 
 from .runs import STATE_DIR, find, name_in, state_of

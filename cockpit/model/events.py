@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Union, get_args
 
 from .compiled import CompiledSeen
-from .gpu import GpuFigures
+from .disk import DiskSeen
+from .gpu import GpuSampled
 from .knobs import Value
 from .missing import ProbeMissed
 from .pause import PauseMoved
@@ -161,16 +162,6 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class GpuSampled:
-    """The accelerators that the run uses, about once a second. ``trouble``: why nothing is told about any of them."""
-
-    at_s: float
-    devices: tuple[GpuFigures, ...] = ()
-    trouble: str | None = None
-    driver: str | None = None
-
-
-@dataclass(frozen=True)
 class BlockMeasured:
     """At least ten consecutive whole steps under one setup: the unit that comparisons are built from.
 
@@ -297,6 +288,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, PauseMoved,
+    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, DiskSeen, PauseMoved,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

@@ -1,5 +1,4 @@
-"""What is known as a process begins: the setup from the start and the schedule, by the run's data folder; whose child
-it is. Read by the probe.
+"""How the process began: the setup and schedule in the run's data folder, whether it is a child. Read by the probe.
 
 It must never fail: a folder that is gone says nothing.
 """
