@@ -101,7 +101,6 @@ def test_the_same_losses_to_the_bit(tmp_path, name, change):
     out, (expected, _) = output.read_text(), finish(bare)
     steps = losses(expected)
     assert len(steps) > 50 and losses(out)[: len(steps)] == steps
-    assert all(m["wall_ns"] < 2 * 10**9 for m in engine.of("epoch"))
 
 
 HANDLES = """
