@@ -33,7 +33,9 @@ def moved(state: State, event: PauseMoved) -> State:
     if event.state == PAUSED:
         since = event.at_s if state.paused_since_s is None else state.paused_since_s
         phase = "paused" if state.phase == "running" else state.phase
-        state = replace(state, phase=phase, paused_since_s=since)
+        # the steps since the last sample, which an engine that dies just then would not have written down
+        step = max(event.step or 0, state.step or 0)
+        state = replace(state, phase=phase, paused_since_s=since, step=step)
     elif event.state in (OVER, REFUSED):
         state = over(state, event.at_s)
     # who is told twice that it is over keeps the first reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.events import beginning, block, loader
 
@@ -44,6 +46,8 @@ def test_phase_times_and_words() -> None:
     assert (
         asked.phase == "running" and pause.is_asked(asked) and "when the step under way has ended" in page(asked, 1)[3]
     )
+    held = fold_all([replace(PAUSED, step=44)], asked)
+    assert held.step == 44, "what was not sampled yet"
     held = fold_all([PAUSED], asked)
     assert held.phase == "paused" and not pause.is_asked(held)
     told = status_of(held, 1031.0)
