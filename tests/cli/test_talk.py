@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from support.events import BEGAN_S, NOISY, Story, beginning, knob, loader, sample
+from support.events import BEGAN_S, NOISY, Story, beginning, block, knob, loader, sample
 
 from cockpit.cli.logs import first_kept, pieces
 from cockpit.cli.outcome import exit_status_of, last_output, three_lines
@@ -214,3 +214,9 @@ def test_a_released_beginning_is_skipped(tmp_path: Path) -> None:
 def test_a_sample_of_an_old_second_is_not_a_step() -> None:
     state = fold_all([*beginning(), sample(BEGAN_S)])
     assert "no step seen" in page(state, BEGAN_S)[0]
+
+
+def test_the_page_shows_no_time_for_what_a_training_without_a_loader_has_not_got() -> None:
+    blind = replace(block(1002.0, 20), wait_s=None)
+    (line,) = [line for line in page(fold_all([*beginning(), blind]), 1003.0) if line.startswith("a step")]
+    assert "wait –, start –, forward 8.0" in line and line.endswith("other –")
