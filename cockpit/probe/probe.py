@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
-from . import worker_stacks
+from . import unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -262,8 +262,9 @@ class Probe:
 
     def _start_over(self) -> None:
         self.child = True
-        if self.mechanism.making:
+        if self.mechanism.making is not None:
             self.guard.run("stacks", worker_stacks.ready)
+            self.guard.run("unsent", unsent.ready, self.mechanism.making, self.mechanism.wrapper)
         self.pulse.forget()
         self.link.close()
         self.link = self._new_link()

@@ -60,10 +60,10 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "they hang: on a lock held at the fork, later, frozen, or a batch cannot be sent",
-        f"{BACK} after a minute, or 30 times the longest batch",
+        "they hang: on a lock held at the fork, later, frozen; or a batch, or what the dataset raises, cannot be sent",
+        f"{BACK} after a minute, or 30 times the longest batch; at once where something cannot be sent",
         HANGS,
-        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable"),
+        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable", "raise-local"),
     ),
     Row(
         WORKERS,
