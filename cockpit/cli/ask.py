@@ -7,6 +7,7 @@ import json
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import show_value
 
+from .answers import say_what_is_known
 from .runs import STATE_DIR, ask, find, has_ended, name_in
 from .verbs import Verb
 from .waiting import wait_for
@@ -43,4 +44,4 @@ def call(verb: Verb, words: Words) -> int:
     else:
         asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
         print(f"{run.name}: {DONE[verb.name].format(what=result.get('what', 'a change'), asked=asked)}")
-    return 0
+    return say_what_is_known(run, [result["id"]]) if verb.name in CHANGES else 0
