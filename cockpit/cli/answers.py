@@ -34,11 +34,12 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
     while True:
         state = state_of(run)
         entries = [entry for change in ids if (entry := entry_of(state, change))]
-        found = {name: one for entry in entries for name, one in found_of(state, entry).items()}
+        going = [entry for entry in entries if entry.state != "refused"]  # else its reason is all there is to say
+        found = {name: one for entry in going for name, one in found_of(state, entry).items()}
         notes = {name: told for name, one in found.items() if (told := _join(one["reason"], one["note"]))}
         if any(each.state == "queued" and not each.now for each in entries) and is_out_of_sight(state):
             notes["when"] = f"{NO_END}: --now does not wait for one"
-        for entry in entries:
+        for entry in going:
             # rows fall silent once the change has landed
             if entry.note is not None and not any(entry.note in told for told in notes.values()):
                 notes[change_words(entry)] = entry.note

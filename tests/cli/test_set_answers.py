@@ -58,6 +58,7 @@ def test_what_cannot_be_had_is_answered_with_one(
     status, said, took_s = answer(name, value, step_s, "--now")
     assert status == 1 and f"refused, {WHY}" in said.err
     assert took_s <= step_s + 2 * LOOK_S, "as soon as it is known"
+    assert said.err.count(WHY) == said.err.count("\n") == 1, "once"
 
 
 def test_with_json_too(answer: Callable[..., Any]) -> None:
