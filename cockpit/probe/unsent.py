@@ -23,7 +23,9 @@ def ready(source: Any, wrapper: Any) -> None:
             ordinary(error, item)
             return
         reason = RuntimeError(_words(error, item[1] if isinstance(item[1], wrapper) else None))
-        queue.put((item[0], wrapper((RuntimeError, reason, None), WHERE)))
+        told = wrapper((RuntimeError, reason, None), WHERE)
+        told.exc_msg = "error:\n" + told.exc_msg  # torch puts "Original" before it
+        queue.put((item[0], told))
 
     queue._on_queue_feeder_error = failed
 
