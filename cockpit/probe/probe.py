@@ -60,7 +60,7 @@ class Probe:
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
-        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world)
+        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world, self.guard.run)
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
