@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
-from cockpit.history.pause import lands_later
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import show_value
 
-from .runs import STATE_DIR, ask, find, has_ended, name_in, state_of
+from .answers import say_what_is_known
+from .runs import STATE_DIR, ask, find, has_ended, name_in
 from .verbs import Verb
 from .waiting import wait_for
 from .words import Option, Words
@@ -40,11 +39,9 @@ def call(verb: Verb, words: Words) -> int:
             raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
         return wait_for(run, [(verb.name, {})])
     result = ask(run, verb.name)
-    if verb.name in CHANGES and (paused := lands_later(state_of(run))):
-        print(f"cockpit: {paused}", file=sys.stderr)
     if words.has("--json"):
         print(json.dumps(result))
     else:
         asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
         print(f"{run.name}: {DONE[verb.name].format(what=result.get('what', 'a change'), asked=asked)}")
-    return 0
+    return say_what_is_known(run, [result["id"]]) if verb.name in CHANGES else 0

@@ -66,7 +66,7 @@ def step_words(state: State) -> str:
         return "not measured yet"
     parts: list[tuple[str, Any]] = [
         ("wait", phases.wait_ms),
-        ("start", phases.start_ms),
+        ("start", phases.start_ms if phases.wait_ms is not None else None),
         ("forward", phases.forward_ms),
         ("backward", phases.backward_ms),
         ("optimizer", phases.optimizer_ms),

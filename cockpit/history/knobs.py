@@ -48,15 +48,13 @@ def training_loaders(state: State) -> tuple[LoaderInfo, ...]:
 def knob_rows(state: State) -> tuple[KnobRow, ...]:
     """One row a knob, in the table's order.
 
-    A knob of the whole training has its row as soon as the probe has told of it, or somebody has asked for it.
+    Those of the whole training have theirs as soon as the probe has told of one, or somebody has asked for one.
     """
-    rows = []
-    for knob in KNOBS:
-        reports = _reports(state, knob.name)
-        row = _row(state, knob.name, reports)
-        if not _of_the_whole(knob.name) or reports or row.asked is not None:
-            rows.append(row)
-    return tuple(rows)
+    told = {knob.name: _reports(state, knob.name) for knob in KNOBS}
+    rows = tuple(_row(state, name, reports) for name, reports in told.items())
+    whole = [row for row in rows if _of_the_whole(row.name)]
+    shown = any(told[row.name] or row.asked is not None for row in whole)
+    return rows if shown else tuple(row for row in rows if row not in whole)
 
 
 def _of_the_whole(name: str) -> bool:

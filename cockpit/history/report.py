@@ -21,7 +21,7 @@ from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .pause import paused_for_s
 from .save import measured_now
-from .state import Entry, Phases, State
+from .state import LEDGER_LONGEST, Entry, Phases, State
 from .status import rounded, status_of
 
 AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled"}
@@ -74,6 +74,18 @@ def best_entry(state: State) -> Entry | None:
     return best
 
 
+def best_words(state: State, best: Entry) -> str:
+    """What the best ran with: the change that brought it, or that it took all changes back, and is no merit of one."""
+    began: dict[tuple[str | None, str], Any] = {}
+    held = {}
+    for entry in state.ledger[: state.ledger.index(best) + 1] if len(state.ledger) < LEDGER_LONGEST else ():
+        if entry.state in ("settling", "kept", "reverted"):
+            for name, (old, new) in (entry.change or {}).items():
+                began.setdefault((entry.loader, name), old)
+                held[entry.loader, name] = new
+    return "as it began, all changes taken back" if held and held == began else f"with {words_of(best)}"
+
+
 def better_words(state: State) -> str | None:
     """That what runs now is not the fastest that was seen, so that nobody saves it for that; None where it is."""
     now_per_s, _ = measured_now(state)
@@ -81,7 +93,7 @@ def better_words(state: State) -> str | None:
     best_per_s = best.after_samples_per_s if best else base
     if now_per_s is None or best_per_s is None or best_per_s <= now_per_s * (1.0 + POLICY.clear_pct / 100.0):
         return None
-    which = f"with {words_of(best)}" if best else "before anything was changed"
+    which = best_words(state, best) if best else "before anything was changed"
     return f"what runs now gives {rate_words(now_per_s)} samples/s; the best seen was {rate_words(best_per_s)} {which}"
 
 
@@ -169,7 +181,7 @@ def gain_lines(state: State) -> list[str]:
         lines[0] += " (not measured: the run was changed or over before its second window)"
     if best and entry:
         factor = f", ×{summary['factor']:.2f}" if summary["factor"] else ""
-        lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
+        lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, {best_words(state, entry)}")
     elif base:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
         lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")

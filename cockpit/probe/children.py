@@ -7,10 +7,9 @@ multiprocessing ends them as it ends all others.
 
 from __future__ import annotations
 
-import atexit
 import os
 import weakref
-from multiprocessing import process
+from multiprocessing import process, util
 from typing import Any
 
 _hidden: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -29,7 +28,7 @@ def hide(source: Any) -> None:
     _hidden.update(workers)
     if os.getpid() not in _registered:
         _registered[:] = [os.getpid()]
-        atexit.register(show)  # later than multiprocessing's own, so it runs before that
+        util.Finalize(None, show, exitpriority=100)  # before multiprocessing ends its children, in ranks too
 
 
 def show() -> None:

@@ -138,8 +138,8 @@ class Guard:
             was, charged = recorder.doing, recorder.charged
             recorder.doing = phase
             began = recorder.since = clock()
-            looked_at = recorder.trial is not None or recorder.on_backward is not None
-            work = on_trial if looked_at and on_trial is not None else original
+            idle = on_trial is None or (recorder.trial is None and recorder.on_backward is None)
+            work = original if idle else on_trial
             try:
                 return work(*args, **kwargs)
             except BaseException as error:

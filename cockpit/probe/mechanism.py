@@ -61,11 +61,12 @@ class Mechanism:
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
         self.torch = torch
         self.clock = clock
+        self.wrapper = torch._utils.ExceptionWrapper
         self.patience_s: float | None = None
         self.stuck = StuckWatch()
         self.held = HeldWatch(torch, clock)
-        self.making = False
-        """Whether workers that the script has not asked for are being started just now."""
+        self.making: Any = None
+        """The source whose workers are being started just now, where the script has not asked for them."""
         self.off: str | None = None
         data = torch.utils.data.dataloader
         self.off = missing(data)
@@ -105,7 +106,7 @@ class Mechanism:
         source = kind.__new__(kind)
         source.prepare(group, seed, feed, recipe, self.gate if group != script else None, patience)
         try:
-            self.making = group != script
+            self.making = source if group != script else None
             with Unsaid(self._data):
                 source.__init__(self.view(recipe, group))
         except BaseException:
@@ -113,7 +114,7 @@ class Mechanism:
             feed.give_back(source.undelivered())
             raise
         finally:
-            self.making = False
+            self.making = None
         source._index_sampler = recipe.index_sampler
         if group.num_workers and group != script:
             self.stuck.add(source)

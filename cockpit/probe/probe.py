@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
-from . import worker_stacks
+from . import unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -61,7 +61,7 @@ class Probe:
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
-        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world)
+        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world, self.guard.run)
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
@@ -268,8 +268,9 @@ class Probe:
 
     def _start_over(self) -> None:
         self.child = True
-        if self.mechanism.making:
+        if self.mechanism.making is not None:
             self.guard.run("stacks", worker_stacks.ready)
+            self.guard.run("unsent", unsent.ready, self.mechanism.making, self.mechanism.wrapper)
         self.pulse.forget()
         self.link.close()
         self.link = self._new_link()

@@ -6,6 +6,7 @@ It must draw from nothing that the script can see, and ending it must never wait
 
 from __future__ import annotations
 
+from multiprocessing.util import is_exiting
 from threading import get_ident, main_thread
 from time import monotonic
 from types import SimpleNamespace
@@ -254,9 +255,7 @@ class MultiSource(Source):
         # torch waits for ever: for its pinning thread, a worker that minds nothing, a lock that a killed one has kept
         if self.gate is None:
             super()._shutdown_workers()  # type: ignore[misc]
-        elif not self._shutdown:
-            self.gate.leave(id(self))
-            self._worker_pids_set = False
+        elif not self._shutdown and not is_exiting():  # then multiprocessing ends them, without waiting
             end_in_time(self)
             abandon(self, self.gate.leave, 0.0)
 

@@ -107,12 +107,13 @@ def dismiss(iterator: Any) -> None:
 def tell_to_end(iterator: Any) -> None:
     """Each worker finishes the batch that it has in hand, and begins no other."""
     event = iterator._workers_done_event
-    lock = getattr(event, "_cond", None)
-    # a worker that was killed while it looked at the event keeps its lock for ever
-    if lock is None or lock.acquire(True, DYING_S):
-        if lock is not None:
-            lock.release()
+    lock, flag = getattr(event, "_cond", None), getattr(event, "_flag", None)
+    if lock is None or flag is None:
         event.set()
+    elif lock.acquire(True, DYING_S):  # a worker that was killed while it looked at the event keeps this for ever
+        flag.acquire(False)
+        flag.release()
+        lock.release()
     for line in iterator._index_queues:
         line.put(None)
 

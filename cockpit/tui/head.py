@@ -10,7 +10,7 @@ from pathlib import PurePath
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.history.activity import BADGES, Activity, activity_of
-from cockpit.history.knobs import training_loaders
+from cockpit.history.knobs import probe_failed, training_loaders
 from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
@@ -47,7 +47,9 @@ def activity_shown(view: View) -> Activity:
     if lost_s is not None:
         return Activity("lost", lost_s, detail="probe")
     if state.phase == "running" and state.probe == "waiting":
-        return Activity("starting", None if state.started_s is None else view.now_s - state.started_s)
+        since_s = None if state.started_s is None else view.now_s - state.started_s
+        # one that failed is not waited for: the training may be well under way
+        return Activity("lost", since_s, detail="probe") if probe_failed(state) else Activity("starting", since_s)
     return activity_of(state, view.now_s)
 
 

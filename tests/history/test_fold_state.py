@@ -33,7 +33,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
-from cockpit.model.knobs import LOADER_KNOBS
+from cockpit.model.knobs import KERNEL_KNOBS, LOADER_KNOBS
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
 
 
@@ -348,3 +348,17 @@ def test_workers_that_hang_after_a_change_are_a_stall() -> None:
 def test_what_was_dropped_and_saved_is_remembered() -> None:
     state = fold_all([*beginning(), EventsDropped(1.0, 3), EventsDropped(2.0, 4), SetupSaved(3.0, "/a/cockpit.toml")])
     assert (state.events_dropped, state.saved_path) == (7, "/a/cockpit.toml")
+
+
+@pytest.mark.parametrize("name", KERNEL_KNOBS)
+def test_one_knob_of_the_whole_training_that_is_asked_for_shows_them_all(name: str) -> None:
+    """Before the probe has told of any: a list with one of them would look as though there were no others."""
+    silent = fold_all(beginning())
+    assert not {row.name for row in knob_rows(silent)} & set(KERNEL_KNOBS)
+    asked = {"threads": 2, "matmul": "high", "autocast": "bf16", "compile": "default"}[name]
+    for state in (
+        fold_all([ChangeAsked(1002.0, "c1", {name: asked})], silent),
+        fold_all(beginning(setup={name: asked})),
+    ):
+        rows = {row.name: row for row in knob_rows(state)}
+        assert set(rows) >= set(KERNEL_KNOBS) and [row.name for row in rows.values() if row.asked] == [name]

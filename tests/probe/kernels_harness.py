@@ -27,9 +27,9 @@ class Slot:
         return type(None), ()
 
 
-def control(*modules: nn.Module, world: int = 1) -> Kernels:
+def control(*modules: nn.Module, world: int = 1, **known: Any) -> Kernels:
     """The knobs of these roots."""
-    kernels = Kernels(torch, time.perf_counter_ns, threading.get_ident, lambda: world)
+    kernels = Kernels(torch, time.perf_counter_ns, threading.get_ident, lambda: world, **known)
     for module in modules:
         root = kernels.adopt(module, module.__dict__.get("_compiled_call_impl"))
         module.__dict__["_compiled_call_impl"] = Slot(module, root)

@@ -60,10 +60,10 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "they hang: on a lock held at the fork, later, frozen, or a batch cannot be sent",
-        f"{BACK} after a minute, or 30 times the longest batch",
+        "they hang: on a lock held at the fork, later, frozen; or a batch, or what the dataset raises, cannot be sent",
+        f"{BACK} after a minute, or 30 times the longest batch; at once where something cannot be sent",
         HANGS,
-        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable"),
+        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable", "raise-local"),
     ),
     Row(
         WORKERS,
@@ -173,12 +173,13 @@ ROWS = (
     ),
     Row(
         MODEL,
-        "a batch size under which the loop would miss samples, or batch norm fail",
+        "a batch size under which the loop would miss samples, run past a table that it made, or batch norm fail",
         "refused with the reason; what the loop then misses all the same is counted, and the size goes back",
         NOTHING,
         tests=(
             "tests/probe/test_batch_knob.py::test_the_backstop_takes_it_back_and_tells_how_many_were_not_seen",
             "tests/probe/test_kernels_batches.py::test_a_last_batch_of_one_and_one_that_is_never_filled",
+            "tests/probe/test_lengths.py::test_a_table_made_before_the_training_forbids_smaller_batches_and_no_others",
         ),
     ),
     Row(

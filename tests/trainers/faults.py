@@ -2,11 +2,13 @@
 
 What strikes, strikes loader workers or whatever starts them; without workers this is a quiet little training that
 always prints the same. It has never heard of any tool that may watch it. WORKERS are the script's own; a watchdog of
-the script ends it after WATCHDOG_S seconds, as people do who have been hung before.
+the script ends it after WATCHDOG_S seconds, as people do who have been hung before. With ALARM_S it trains anew for
+each fault, and gives up those that are HANGING after so long.
 """
 
 import contextlib
 import errno
+import json
 import os
 import re
 import resource
@@ -25,6 +27,8 @@ FAULTS = os.environ.get("FAULTS", "none").split(",")
 WORKERS = int(os.environ.get("WORKERS", "0"))
 PERSISTENT = bool(os.environ.get("PERSISTENT"))
 WATCHDOG_S = float(os.environ.get("WATCHDOG_S", "0"))
+ALARM_S = float(os.environ.get("ALARM_S", "0"))
+HANGING = os.environ.get("HANGING", "").split(",")
 PINNED = bool(os.environ.get("PINNED"))
 STRIKE_AT = 5
 SIGNALS = {"term": "SIGTERM", "segv": "SIGSEGV", "bus": "SIGBUS", "abort": "SIGABRT"}
@@ -35,6 +39,13 @@ fault = "none"
 class Odd(Exception):
     def __init__(self, path, line):
         super().__init__(f"{path}:{line}")
+
+
+def local(words):
+    class Skipped(Exception):
+        pass
+
+    return Skipped(words)
 
 
 class Faulty(Dataset):
@@ -74,6 +85,8 @@ def strike_worker(info, index):
         raise OSError(errno.ESTALE, "stale handle in a worker")
     elif fault == "raise-late-odd" and late:
         raise Odd("late.bin", index)
+    elif fault == "raise-local" and late:
+        raise local("skip this one")
     elif fault == "raise-odd":
         raise Odd("data.bin", index)
     elif fault == "hang-lock":
@@ -281,10 +294,41 @@ def main():
     finish(model, samples=samples, children=len(workers()))
 
 
+def died(error):
+    words = re.sub(r"\d{2,}", "N", (str(error).strip() or "nothing").splitlines()[-1])
+    print(f"DIED {type(error).__name__}: {words}", flush=True)
+
+
+def ring(*_):
+    raise TimeoutError("the script waits no longer")
+
+
+def each_by_itself():
+    """A small training for each of FAULTS, as people do who try one data set after the other; what ends one is told."""
+    names, limits, fork = list(FAULTS), resource.getrlimit(resource.RLIMIT_NOFILE), os.fork
+    signal.signal(signal.SIGALRM, ring)
+    torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.5  # 5 s for each worker that hangs is long
+    for name in names:
+        FAULTS[:] = [name]
+        signal.setitimer(signal.ITIMER_REAL, ALARM_S if name in HANGING else 0)
+        try:
+            main()
+        except Exception as error:
+            with contextlib.suppress(RuntimeError):  # the signal of the worker's end may still come
+                time.sleep(0.1)
+            died(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.fork = fork
+    print(f"FINAL {json.dumps({'children': len(workers())})}")
+
+
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception as error:
-        words = re.sub(r"\d{2,}", "N", str(error).strip().splitlines()[-1])
-        print(f"DIED {type(error).__name__}: {words}", flush=True)
-        os._exit(1)
+    if ALARM_S:
+        each_by_itself()
+    else:
+        try:
+            main()
+        except Exception as error:
+            died(error)
+            os._exit(1)

@@ -41,13 +41,16 @@ class Row(NamedTuple):
 
 
 class Kernels:
-    """``world()`` is the number of ranks. ``bypassed`` is asked whether the roots' slots have stopped being called."""
+    """``world()`` is the number of ranks; ``run`` is the guard's. ``bypassed`` is asked whether the roots' slots have
+    stopped being called."""
 
     def __init__(
-        self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1
-    ) -> None:
+        self, torch: Any, clock: Callable[[], int], ident: Callable[[], int], world: Callable[[], int] = lambda: 1,
+        run: Callable[..., Any] = lambda name, work, *args: work(*args),
+    ) -> None:  # fmt: skip
         self.torch = torch
         self.world = world
+        self._run = run
         self.batch_norm = False
         """Whether a root has a batch norm, which a batch of one sample breaks."""
         self._roots: list[RootKernels] = []
@@ -72,7 +75,7 @@ class Kernels:
         """A root has been found; ``previous`` is what the script had in its slot."""
         norm = self.torch.nn.modules.batchnorm._BatchNorm
         self.batch_norm = self.batch_norm or any(isinstance(part, norm) for part in module.modules())
-        root = RootKernels(self.torch, module, previous, self.places, self.watch, self.twice)
+        root = RootKernels(self.torch, module, previous, self.places, self.watch, self.twice, self._run)
         root.set(**self._setting._asdict())
         self._roots.append(root)
         self._place()

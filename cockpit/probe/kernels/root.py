@@ -45,14 +45,16 @@ class RootKernels:
     itself had in that slot (its own ``module.compile()``), or None."""
 
     def __init__(
-        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch, twice: Twice
-    ) -> None:
+        self, torch: Any, module: Any, previous: Any, places: casts.Places, watch: compiling.CompileWatch, twice: Twice,
+        guarded: Callable[..., Any],
+    ) -> None:  # fmt: skip
         self._torch = torch
         self.previous = previous
         self._module = weakref.ref(module)
         self._places = places
         self._watch = watch
         self._twice = twice
+        self._guarded = guarded
         self._compiled: dict[Setting, Callable[[Any, Any, Any], Any]] = {}
         self._spent: dict[Setting, int] = {}
         self._tried: set[tuple[bool, bool]] = set()
@@ -183,7 +185,7 @@ class RootKernels:
         if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
             return self._run(self.setting, evaluates, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
-        kept = None if kind in self._tried else Kept(self._torch, module, (args, kwargs))
+        kept = None if kind in self._tried else Kept(self._torch, module, (args, kwargs), self._guarded)
         try:
             result = self._run(self.setting, evaluates, module, args, kwargs)
         except Exception as error:
