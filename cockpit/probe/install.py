@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 from ..model.names import ENV_RUN
 from . import recorder as phases
+from .handoff.session import LIVE
 from .kernels.trial import watched
 from .probe import Probe
 from .samples import counting
@@ -108,7 +109,10 @@ def install(torch: Any) -> Probe | None:
     if not os.environ.get(ENV_RUN) or any(part in " ".join(sys.argv) for part in _NOT_A_TRAINING):
         return None
     probe = Probe(torch)
-    probe.guard.run("changes", probe.asks.start, told(os.environ[ENV_RUN]))
+    said = told(os.environ[ENV_RUN])
+    probe.guard.run("changes", probe.asks.start, said)
+    probe.guard.run("handoff", probe.handoff.start, said)
+    LIVE[:] = [probe.handoff]
     patch(probe)
     if not probe.child:
         probe.guard.run("link", probe.link.pump)

@@ -6,7 +6,6 @@ over in a forked child, and flushes at exit. It must stay silent in a process th
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from .batching import Batching
 from .changes import Changes
 from .devices import Devices
 from .guard import Guard
+from .handoff.live import Handoff
 from .hooks import LoaderHooks
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
@@ -33,7 +33,7 @@ from .reports import Blocks, Ticks, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
 from .stacks import Stacks
-from .start import told
+from .start import is_child, told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
@@ -86,8 +86,11 @@ class Probe:
         self.blocks = Blocks()
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
+        self.handoff = Handoff(
+            torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ
+        )
         self.link = self._new_link()
-        self.child = _is_child()
+        self.child = is_child()
         self._said_off = 0
         self._said_trains = self._unread = self._over = False
         self._backwards_seen = 0
@@ -113,7 +116,7 @@ class Probe:
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
             "devices": list(self.devices.names),
         }  # fmt: skip
-        return [hello, self._loaders(), *self.asks.last_words()]
+        return [hello, self._loaders(), *self.asks.last_words(), *self.handoff.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
@@ -210,6 +213,7 @@ class Probe:
             self.guard.run("changes", self.asks.receive, message)
             self.guard.run("kernels", self.landing.trials.hear, message)
             self.guard.run("stacks", self.stacks.receive, message)
+            self.guard.run("handoff", self.handoff.receive, message)
 
     # ---- moments of the process ----
 
@@ -268,6 +272,7 @@ class Probe:
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.asks.restart()
         self.landing.restart()
+        self.handoff.restart()
         self._unread = True
 
     def at_exit(self) -> None:
@@ -280,6 +285,7 @@ class Probe:
         self._over, self.pulse.wanted = True, False
         self.pulse.stop(0.03)
         self.batching.closing = True
+        self.guard.run("handoff", self.handoff.at_exit)
         self.asks.end()
         if self.recorder.steps or self.link.connected:
             for record in self.registry.training():
@@ -293,9 +299,3 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
-
-
-def _is_child() -> bool:
-    """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
-    inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
-    return bool(inheriting) or multiprocessing.parent_process() is not None

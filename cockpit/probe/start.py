@@ -1,4 +1,4 @@
-"""What the run's data folder says before the first message: the setup from the start, the schedule. Read by the probe.
+"""What a process can know before the first message: what the data folder says (setup, schedule), whose child it is.
 
 It must never fail: a folder that is gone says nothing.
 """
@@ -6,6 +6,7 @@ It must never fail: a folder that is gone says nothing.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 from typing import Any
 
@@ -20,3 +21,9 @@ def told(folder: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def is_child() -> bool:
+    """Whether multiprocessing made this process; a spawned one imports the script before it knows its parent."""
+    inheriting = getattr(multiprocessing.current_process(), "_inheriting", False)
+    return bool(inheriting) or multiprocessing.parent_process() is not None

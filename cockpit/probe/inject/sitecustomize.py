@@ -73,6 +73,21 @@ def _load(torch):
         _leave_word(sys.exc_info()[1])
 
 
+class _Provider(object):
+    """Last in sys.meta_path: gives "import cockpit" to a script whose environment has no cockpit of its own."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "cockpit":
+            return None
+        import importlib.util
+
+        folder = os.environ.get("COCKPIT_PACKAGE", "")
+        init = os.path.join(folder, "__init__.py")
+        if not os.path.isfile(init):
+            return None
+        return importlib.util.spec_from_file_location(name, init, submodule_search_locations=[folder])
+
+
 def _leave_word(error):
     """Why there is no probe, for the engine; the first process that fails says it for all."""
     try:
@@ -105,6 +120,7 @@ if os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
         _load(sys.modules["torch"])
     else:
         sys.meta_path.insert(0, _TorchWaiter())
+    sys.meta_path.append(_Provider())
 
 _path = _next_sitecustomize()
 if _path:
