@@ -21,11 +21,10 @@ def claim(folder: str, life: str) -> str | None:
         finally:
             os.close(handle)
     except FileExistsError:
-        return None if _holder(path) == os.getpid() else (
-            "another process of this run has called cockpit.session(…) before: hand-offs are of that one"
-        )  # fmt: skip
-    except OSError as error:
-        return "%s cannot be written: %s" % (folder, error.strerror or error)
+        if _holder(path) != os.getpid():
+            return "another process of this run has called cockpit.session(…) before: hand-offs are of that one"
+    except OSError:
+        pass  # a full disk must not keep anybody from going on; what cannot be written says so when it is due
     return None
 
 

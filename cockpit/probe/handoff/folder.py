@@ -8,13 +8,16 @@ the hand-off that it had, and never touch what it did not write.
 from __future__ import annotations
 
 import contextlib
+import errno
 import inspect
 import json
 import os
 import shutil
+import sys
 import time
 import zipfile
 import zlib
+from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
 from ..guard import attempt
@@ -23,6 +26,7 @@ from .contents import Contents, contents_of
 SCHEMA = 1
 STATE, MANIFEST = "state.pt", "manifest.json"
 KEPT = 2
+NONE_LEFT = 1 << 20
 MARGIN = 16 << 20
 """So much stays free beside a hand-off: the script's own checkpoints need room, too."""
 
@@ -37,6 +41,12 @@ class Owner(NamedTuple):
     run: str
     script: str
     things: tuple[str, ...]
+
+
+def owner_of(run: str, things: Iterable[str]) -> Owner:
+    """This script's, in the run whose data folder is ``run``."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0]
+    return Owner(os.path.basename(os.path.realpath(run)), os.path.realpath(script), tuple(sorted(things)))
 
 
 class Found(NamedTuple):
@@ -83,10 +93,11 @@ def write(
         raise Refused("%s cannot be written: %s" % (folder, error.strerror or error)) from None
     _, failed = attempt(_fill, torch, new, owner, facts, state, contents)
     if failed is not None:
+        full = getattr(failed, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or free_bytes(folder) < NONE_LEFT
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(failed, Refused):
             raise failed
-        if free_bytes(folder) < MARGIN:
+        if full:
             raise Refused("the disk of %s is full" % folder)
         raise Refused("writing it failed: %s" % first_line(failed))
     path = os.path.join(folder, str(number))
@@ -190,7 +201,7 @@ def _prune(folder: str) -> None:
 
 def newest(torch: Any, folder: str, owner: Owner) -> tuple[Found | None, list[str]]:
     """The newest whole hand-off of this owner, and why each newer one was passed over."""
-    passed = []
+    passed: list[str] = []
     for number in numbers(folder):
         found, error = attempt(read, torch, os.path.join(folder, str(number)), owner)
         if found is not None:

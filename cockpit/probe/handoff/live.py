@@ -21,7 +21,7 @@ from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
 from .claim import claim
-from .folder import Found, Owner, Refused, first_line, newest, numbers, words_of, write
+from .folder import Found, Refused, first_line, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
 from .session import Session, SessionError
 from .state import gathered, put
@@ -119,12 +119,16 @@ class Handoff:
         self._say(self._answers[wish.id])
 
     def _answer_all(self, reason: str) -> None:
-        while self._wishes:
-            try:
-                wish = self._wishes.popleft()
-            except IndexError:  # the other thread has taken it
-                return
+        for wish in self._taken():
             self._answer(wish, Written(reason), FAILED)
+
+    def _taken(self) -> list[Wish]:
+        """All that wait, none of them twice: two threads may take, and one may drop."""
+        found = []
+        with contextlib.suppress(IndexError):
+            while True:
+                found.append(self._wishes.popleft())
+        return found
 
     # ---- the script calls cockpit.session ----
 
@@ -132,6 +136,7 @@ class Handoff:
         """The one session of this process, restored where it is to go on; a mere loop where there can be none."""
         if self.opted_in is not None and self.reason != ENDED:
             raise SessionError("cockpit.session(…) was called twice: call it once, with everything that is to go on")
+        session: Session | None = None
         self.reason, error = attempt(self._why_not)
         if error is None and self.reason is None:
             self.opted_in = tuple(things)
@@ -140,10 +145,8 @@ class Handoff:
             self.reason = first_line(error)
             if self.life != FIRST:
                 self.leave(self.reason)
-        if self.reason is not None:
-            session = Session()
         self._say(self.message())
-        return session
+        return session if session is not None and self.reason is None else Session()
 
     def _opened(self, things: dict[str, Any]) -> Session:
         session = Session(self, things)
@@ -156,17 +159,14 @@ class Handoff:
         if self.opted_in is not None:
             return "cockpit.session(…) was called again after its loop had ended: only the first training can go on"
         if self._world() > 1:
-            return "this training has %d ranks, and a hand-off is of one process" % self._world()
+            reason = "this training has %d ranks, and a hand-off is of one process" % self._world()
+            if self.life != FIRST and numbers(self.folder):
+                self.leave(reason)
+            return reason
         return claim(self.folder, self.life)
 
-    def owner(self) -> Owner:
-        """Whose hand-offs these are."""
-        script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0]
-        run = os.path.basename(os.path.realpath(self._run))
-        return Owner(run, os.path.realpath(script), tuple(sorted(self.opted_in or ())))
-
     def _restore(self, session: Session) -> None:
-        found, self.passed = newest(self._torch, self.folder, self.owner())
+        found, self.passed = newest(self._torch, self.folder, owner_of(self._run, session.things))
         for sentence in self.passed:
             tell(sentence)
         if found is None and numbers(self.folder):
@@ -222,7 +222,7 @@ class Handoff:
             self._answer_all(self.reason)
 
     def _at_boundary(self, session: Session, done: int) -> None:
-        wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
+        wishes = self._taken()
         if wishes or (self.every and done % self.every == 0):
             self._hand_over(session, wishes, done)
         self.loaders.epoch_over()
@@ -277,7 +277,7 @@ class Handoff:
             raise Refused("it would be %s, more than the %s allowed" % (words_of(contents.nbytes), words_of(limit)))
         step = state["counts"]["steps"]
         facts = {"epoch": done, "epochs": self.total, "step": step, "life": self.life}
-        path, nbytes = write(torch, self.folder, self.owner(), facts, state, contents)
+        path, nbytes = write(torch, self.folder, owner_of(self._run, session.things), facts, state, contents)
         randomness.put_if_moved(torch, state["random"])
         return Written(None, path, nbytes, 0.0, done, step)
 

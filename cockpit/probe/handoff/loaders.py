@@ -13,7 +13,8 @@ from typing import Any, Callable
 
 from ..registry import Registry
 
-Key = tuple  # (place, whether made inside an epoch, how many had been made there before it)
+Key = tuple[str, bool, int]
+"""(place, whether made inside an epoch, how many had been made there before it)"""
 
 
 class Seen:
@@ -44,11 +45,11 @@ class LoaderStates:
         if key is None:
             return
         generators = self._generators(loader)
+        seen = self._seen.get(key)
+        if seen is None or seen.generators != generators:
+            seen = self._seen[key] = Seen(generators, self._former.get(key))  # as they begin, before a state is put
         if self._rows and key[1]:
-            self._put_late(key, generators)
-        known = self._seen.get(key)
-        if known is None or known.generators != generators:
-            self._seen[key] = Seen(generators, self._former.get(key))
+            self._put_late(key, seen)
 
     def epoch_over(self) -> None:
         """What was made inside of the epoch that has ended is only remembered to compare with the next."""
@@ -92,13 +93,19 @@ class LoaderStates:
                 seed = _seed_from(salt, key)
                 self._registry.goes_on(loader, functools.partial(GoingOn, self._torch, seed))
 
-    def _put_late(self, key: Key, generators: list[Any]) -> None:
+    def _put_late(self, key: Key, seen: Seen) -> None:
+        """The row's ``anew`` decides; where nobody could tell then, one that does not begin as the other did has been
+        made for this epoch."""
         row = self._rows.pop(key, None)
-        if row is None or row["anew"]:
+        if row is None:
             return
-        for generator, first, state in zip(generators, row["first"], row["states"]):
-            # one that does not begin as the other did has been made for this epoch, or is used elsewhere, too
-            if generator is not None and first is not None and self._torch.equal(generator.get_state(), first):
+        seen.anew = row["anew"]
+        for generator, first, was, state in zip(seen.generators, seen.first, row["first"], row["states"]):
+            if generator is None or was is None:
+                continue
+            if seen.anew is None:
+                seen.anew = not self._torch.equal(first, was)
+            if not seen.anew:
                 self._set([generator], [state])
 
     def _set(self, generators: list[Any], states: list[Any]) -> None:
