@@ -69,8 +69,10 @@ class Registry:
         return self._made[id(loader)].key if self.known(loader) else None
 
     def living(self) -> list[tuple[Any, tuple[str, bool, int], bool]]:
-        """Each DataLoader that is still there, its key, and whether it was ever iterated; in the order made."""
-        found = [(entry.ref(), entry.key, entry.met) for entry in list(self._made.values())]
+        """Each DataLoader that is still there, its key, and whether it was ever iterated, be it in the process before;
+        in the order made."""
+        entries = list(self._made.values())
+        found = [(entry.ref(), entry.key, entry.met or entry.opens is not None) for entry in entries]
         return [each for each in found if each[0] is not None]
 
     def goes_on(self, loader: Any, opens: Callable[[Any], Any]) -> None:

@@ -11,7 +11,7 @@ from fake_engine import ROOT
 from forked import Forks
 
 HANDED = ROOT / "tests" / "trainers" / "handed.py"
-ARGS = ("--epochs", 6, "--mega", 40, "dropout")
+ARGS = ("--epochs", 5, "--mega", 20, "dropout")
 
 
 @pytest.fixture(scope="module")

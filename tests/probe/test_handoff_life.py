@@ -85,14 +85,13 @@ def test_without_cockpit_nothing_happens(forks, run_dir):
 
 
 def test_a_life_goes_on_or_says_why_not(forks, run_dir):
-    path = train(run_dir)
-    assert forks.run(path, run_dir=run_dir).own[-1] == "done"
+    assert forks.run(train(run_dir), run_dir=run_dir).own[-1] == "done"
     again = forks.run(train(run_dir, "run.epochs(3)"), run_dir=run_dir, life=2)
     assert again.text == ("cockpit: goes on from hand-off 2: epoch 2, step 6.\nrestored 2 step 6\nepoch 2\ndone\n")
-    fewer = forks.run(path, run_dir=run_dir, life=3)
+    fewer = forks.run(train(run_dir), run_dir=run_dir, life=3)
     assert fewer.status == NOT_RESTORED and fewer.own == ["restored 3 step 9"]
     assert "3 epochs were done at the hand-off, and run.epochs(2) asks for fewer: ask for 3 or more" in fewer.told[1]
-    wider = forks.run(path, run_dir=run_dir, life=4, WIDTH="5")
+    wider = forks.run(train(run_dir), run_dir=run_dir, life=4, WIDTH="5")
     assert wider.status == NOT_RESTORED and wider.own == []
     assert "model could not be restored from hand-off 3: RuntimeError: Error(s) in loading" in wider.told[1]
     never = forks.run(train(run_dir, "range(1)"), run_dir=run_dir, life=5)
@@ -103,10 +102,10 @@ def test_a_life_goes_on_or_says_why_not(forks, run_dir):
     assert older.own[0] == "restored 2 step 6" and older.own[-1] == "done"
     for each in (run_dir / "handoff").glob("[0-9]"):
         (each / "manifest.json").unlink()
-    none = forks.run(path, run_dir=run_dir, life=7)
+    none = forks.run(train(run_dir), run_dir=run_dir, life=7)
     assert none.status == NOT_RESTORED and none.own == [] and "no hand-off in" in none.told[-1]
     shutil.rmtree(run_dir / "handoff")
-    first = forks.run(path, run_dir=run_dir, life=8)
+    first = forks.run(train(run_dir), run_dir=run_dir, life=8)
     assert first.told == ["cockpit: this run has no hand-off yet, so the training begins at epoch 0."]
     assert first.own[-1] == "done"
 

@@ -47,7 +47,7 @@ def check(bare, lives):
         "persistent eager own dropout",
         "persistent validation dropout sgd",
         "shared workers dropout",
-        "anew dropout lambda",
+        "anew dropout lambda rare",
     ],
 )
 def test_losses_are_those_of_an_uninterrupted_run(forks, tmp_path, flags):

@@ -4,7 +4,8 @@
 
 Flags: sgd (momentum, else Adam), lambda (LambdaLR, else StepLR), dropout, scaler, ema, own (a generator of its own),
 shared (made before the loop, loader made anew in each epoch), anew (both made anew in each epoch), workers, persistent,
-eager (a sampler that draws when it is iterated), augment (draws in the dataset), validation. It prints each loss.
+eager (a sampler that draws when it is iterated), augment (draws in the dataset), validation, rare (two more loaders,
+used in every third epoch only). It prints each loss.
 """
 
 import argparse
@@ -104,6 +105,8 @@ if __name__ == "__main__":
     shared = torch.Generator().manual_seed(7)
     loader = loader_of(shared if flags & {"own", "shared"} else None)
     seen = DataLoader(Numbers(16), batch_size=4, shuffle=True)
+    kept = DataLoader(Numbers(16), batch_size=4, sampler=Eager(16), num_workers=1, persistent_workers=True)
+    rare = torch.Generator().manual_seed(8)
     for epoch in run.epochs(args.epochs):
         if "shared" in flags:
             loader = loader_of(shared)
@@ -127,6 +130,11 @@ if __name__ == "__main__":
             with torch.no_grad():
                 total = sum(nn.functional.mse_loss(model(x), y).item() for x, y in seen)
             print(f"epoch {epoch} validation loss {total!r}", flush=True)
+        if "rare" in flags and epoch % 3 == 0:
+            some = DataLoader(Numbers(16), batch_size=4, shuffle=True, generator=rare)
+            with torch.no_grad():
+                total = sum(nn.functional.mse_loss(model(x), y).item() for each in (some, kept) for x, y in each)
+            print(f"epoch {epoch} rare loss {total!r}", flush=True)
     extra = {"lr": scheduler.get_last_lr(), "scale": scaler.state_dict(), "own": shared.get_state().sum().item()}
     extra["ema"] = sum(value.double().sum().item() for value in ema.shadow.values())
     finish(model, **extra)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Callable, NoReturn

@@ -57,13 +57,13 @@ class LoaderStates:
         self._former.update(inside)
         for key in inside:
             del self._seen[key]
-        self._rows, self._put = {}, []
 
     # ---- for a hand-off ----
 
     def taken(self) -> list[dict[str, Any]]:
-        """One row for each loader that has generators of its own, or persistent workers that have begun."""
-        seen = dict(self._seen)
+        """One row for each loader that has generators of its own, or persistent workers that have begun; rows of the
+        process before for what this one has not come to yet."""
+        seen = {**self._former, **self._seen}
         begun = set()
         for loader, key, met in self._registry.living():
             if key not in seen:
@@ -77,7 +77,7 @@ class LoaderStates:
             }
             for key, one in seen.items()
             if key in begun or any(each is not None for each in one.generators)
-        ]  # fmt: skip
+        ] + [row for key, row in self._rows.items() if key not in seen]  # fmt: skip
 
     # ---- from a hand-off ----
 
@@ -85,8 +85,8 @@ class LoaderStates:
         """The loop begins: loaders that were made before it get their states now, others when they are iterated."""
         self._rows = {tuple(row["key"]): row for row in rows}
         for loader, key, _ in self._registry.living():
-            row = self._rows.get(key)
-            if row is None or key[1]:
+            row = self._rows.pop(key, None) if not key[1] else None
+            if row is None:
                 continue
             self._set(self._generators(loader), row["states"])
             if row["begun"] and getattr(loader, "_iterator", None) is None:
@@ -142,8 +142,10 @@ class GoingOn:
         if name not in fields or "generator" not in fields:
             return self.original(loader)
         sampler, generator = fields[name], fields["generator"]
+        # torch draws the base seed where the script's default device is
+        ours = self.torch.Generator(device=self.torch.empty(0).device).manual_seed(self.seed)
         # around __setattr__, which forbids it; nothing of the script's runs meanwhile but the sampler's own __iter__
-        fields[name], fields["generator"] = _Once(sampler), self.torch.Generator().manual_seed(self.seed)
+        fields[name], fields["generator"] = _Once(sampler), ours
         try:
             iterator = self.original(loader)
         finally:
