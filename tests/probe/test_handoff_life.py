@@ -108,6 +108,12 @@ def test_a_life_goes_on_or_says_why_not(forks, run_dir):
     first = forks.run(train(run_dir), run_dir=run_dir, life=8)
     assert first.told == ["cockpit: this run has no hand-off yet, so the training begins at epoch 0."]
     assert first.own[-1] == "done"
+    shutil.rmtree(run_dir / "handoff")
+    (run_dir / "life-9" / "back").mkdir(parents=True)
+    (run_dir / "life-9" / "go").write_text('{"handoff": "lost", "epoch": 1}')
+    for life in ("9", "9/back"):
+        lost = forks.run(train(run_dir), run_dir=run_dir, life=life)
+        assert lost.status == NOT_RESTORED and lost.own == [] and "no hand-off in" in lost.told[-1]
 
 
 @pytest.mark.parametrize(

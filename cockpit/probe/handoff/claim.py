@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from .. import lives
 from .folder import made
 
 
@@ -34,3 +35,8 @@ def _holder(path: str) -> int | None:
             return int(file.read())
     except (OSError, ValueError):
         return None
+
+
+def was_handed_over(life: str) -> bool:
+    """Whether the process before has written a hand-off for this life, or for the one whose place it takes."""
+    return any(lives.HANDOFF in lives.read(folder, lives.GO) for folder in (life, os.path.dirname(life)))

@@ -96,7 +96,7 @@ def write(
         full = getattr(failed, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or free_bytes(folder) < NONE_LEFT
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(failed, Refused):
-            raise failed
+            raise Refused(str(failed))  # not the same: its frames hold a second copy of everything
         if full:
             raise Refused("the disk of %s is full" % folder)
         raise Refused("writing it failed: %s" % first_line(failed))
@@ -171,10 +171,10 @@ def sync_folder(folder: str) -> None:
 
 
 def numbers(folder: str) -> list[int]:
-    """Of the hand-offs that lie there under their final name, newest first."""
+    """Of the hand-offs that lie there under their final name, newest first. Raises OSError where nobody can tell."""
     try:
         return sorted((int(name) for name in os.listdir(folder) if name.isdigit()), reverse=True)
-    except OSError:
+    except FileNotFoundError:
         return []
 
 

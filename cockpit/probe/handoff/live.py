@@ -19,7 +19,7 @@ from ..lives import claim_go
 from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
-from .claim import claim
+from .claim import claim, was_handed_over
 from .folder import Found, Refused, first_line, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
 from .session import Session, SessionError
@@ -51,7 +51,7 @@ class Handoff:
         self._hooks, self._guard, self._world, self._say = hooks, guard, world, say
         self._run = environ.get(ENV_RUN, "")
         self.folder = os.path.join(self._run, HANDOFF_FOLDER)
-        life = environ.get(ENV_LIFE)
+        self._life_folder = life = environ.get(ENV_LIFE, "")
         self.life = os.path.relpath(life, self._run).replace(os.sep, "-") if life else FIRST
         """Which process of the run this is; any but the first goes on from a hand-off."""
         self.every = 0
@@ -168,7 +168,7 @@ class Handoff:
         found, self.passed = newest(self._torch, self.folder, owner_of(self._run, session.things))
         for sentence in self.passed:
             tell(sentence)
-        if found is None and numbers(self.folder):
+        if found is None and (numbers(self.folder) or was_handed_over(self._life_folder)):
             self.leave("no hand-off in %s can be used" % self.folder)
         if found is None:
             tell("this run has no hand-off yet, so the training begins at epoch 0")
