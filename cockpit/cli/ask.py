@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.knobs import show_value
 
+from .answers import say_what_is_known
 from .runs import STATE_DIR, ask, find, has_ended, name_in
 from .verbs import Verb
 from .waiting import wait_for
@@ -20,8 +22,8 @@ CHANGES = ("undo", "redo")
 """Those that ask for a change, with all that may become of one."""
 
 DONE = {
-    "undo": "asked: the newest change is taken back",
-    "redo": "asked: what was undone is applied again",
+    "undo": "asked: {what} is taken back, to {asked}",
+    "redo": "asked: {what} is applied again",
     "drop": "asked: what is queued is withdrawn",
     "baseline": "the baseline is now what runs",
 }
@@ -37,5 +39,9 @@ def call(verb: Verb, words: Words) -> int:
             raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
         return wait_for(run, [(verb.name, {})])
     result = ask(run, verb.name)
-    print(json.dumps(result) if words.has("--json") else f"{run.name}: {DONE[verb.name]}")
-    return 0
+    if words.has("--json"):
+        print(json.dumps(result))
+    else:
+        asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
+        print(f"{run.name}: {DONE[verb.name].format(what=result.get('what', 'a change'), asked=asked)}")
+    return say_what_is_known(run, [result["id"]]) if verb.name in CHANGES else 0

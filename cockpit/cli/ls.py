@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from cockpit.history.journal import read_state
+from cockpit.history.measure import live_rate
 from cockpit.history.report import duration, rate_words
 from cockpit.history.state import State
-from cockpit.history.status import live_rate
 
 from .runs import STATE_DIR, Listed, all_runs
 from .verbs import Verb

@@ -9,8 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from cockpit.history.activity import words_of
-from cockpit.history.report import again_words, best_entry, rate_words, summary_of
+from cockpit.history.report import again_words, best_entry, best_words, rate_words, summary_of
 from cockpit.history.state import State
 from cockpit.model.errors import StartError
 
@@ -43,7 +42,7 @@ def three_lines(state: State) -> list[str]:
     lines = [f"baseline  {rate_words(base['samples_per_s'] if base else None)} samples/s"]
     if best:
         factor = f" (×{summary['factor']:.2f})" if summary["factor"] else ""
-        lines.append(f"best      {rate_words(best.after_samples_per_s)} samples/s{factor} with {words_of(best)}")
+        lines.append(f"best      {rate_words(best.after_samples_per_s)} samples/s{factor} {best_words(state, best)}")
     else:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
         lines.append("best      " + ("nothing measured better than that" if tried else "nothing else was measured"))

@@ -9,11 +9,11 @@ from cockpit.analysis.compare import WORDS
 from cockpit.history import compiled
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
-from cockpit.history.measure import phases_of
+from cockpit.history.measure import live_rate, phases_of
 from cockpit.history.ranks import gone, headline
 from cockpit.history.report import delta_words, rate_words
 from cockpit.history.state import Entry, State
-from cockpit.history.status import RECENT_BLOCKS, live_rate
+from cockpit.history.status import RECENT_BLOCKS
 from cockpit.model.knobs import show_value
 from cockpit.model.ranks import RankInfo
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from cockpit.config.assign import Wishes, wishes
 from cockpit.config.setup import words_of
-from cockpit.history.knobs import is_answered
-from cockpit.history.status import found_of
-from cockpit.history.trials import entry_of
-from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import BATCH_KNOBS, Value
 
-from .runs import STATE_DIR, Run, ask, find, has_ended, state_of
+from .answers import say_what_is_known
+from .runs import STATE_DIR, ask, find, has_ended
 from .verbs import Verb
-from .waiting import wait_for
+from .waiting import ids_of, wait_for
 from .words import Option, Words
 
 OPTIONS: tuple[Option, ...] = (
@@ -29,7 +24,7 @@ OPTIONS: tuple[Option, ...] = (
     STATE_DIR,
 )
 
-PATIENCE_S, LOOK_S = 2.0, 0.1
+BOUNDARY = "at the next epoch boundary"
 
 
 def call(verb: Verb, words: Words) -> int:
@@ -43,41 +38,36 @@ def call(verb: Verb, words: Words) -> int:
     run = find(name, words)
     if has_ended(run):
         raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
+    commands = _commands(wanted, now=words.has("--now"))
     if words.has("--wait"):
-        return wait_for(run, [("set", args) for args in _commands(wanted, now=words.has("--now"))])
-    answers = [ask(run, "set", **args) for args in _commands(wanted, now=words.has("--now"))]
+        return wait_for(run, [("set", args) for args in commands])
+    answers = [ask(run, "set", **args) for args in commands]
     if words.has("--json"):
         print("\n".join(json.dumps(answer) for answer in answers))
     else:
-        later = any(knob in BATCH_KNOBS for args in _commands(wanted, now=False) for knob in args["knobs"])
-        when = "at once" if words.has("--now") and not later else "at the next epoch boundary"
-        print(f"{run.name}: asked for {' '.join(words_of(wanted))}, {when}")
-        ids = [change for answer in answers if (change := answer.get("id"))]
-        refused, notes = _to_be_known(run, ids)
-        print("".join(f"cockpit: {line}\n" for line in (*refused, *notes)), end="", file=sys.stderr)
-        return 1 if refused else 0
-    return 0
+        for args, answer in zip(commands, answers, strict=True):
+            print(f"{run.name}: {_answered(args, answer)}")
+    ids = [each for args, answer in zip(commands, answers, strict=True) for each in ids_of(answer, args) if each]
+    return say_what_is_known(run, ids)
 
 
-def _to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
-    """What was refused at once, and what the values asked for will do, as the training's rows tell it."""
-    until_s = time.monotonic() + PATIENCE_S
-    while True:
-        state = state_of(run)
-        entries = [entry for change in ids if (entry := entry_of(state, change))]
-        found = {name: one for entry in entries for name, one in found_of(state, entry).items()}
-        notes: dict[str, str] = {name: one["note"] for name, one in found.items() if one["note"]}
-        for entry in entries:
-            # rows fall silent once the change has landed
-            if entry.note is not None and not any(entry.note in told for told in notes.values()):
-                notes[change_words(entry)] = entry.note
-        # what a change would need or do is worked out by the training itself, at its next beat
-        late = [entry for entry in entries if entry.state == "queued" and not is_answered(state, entry)]
-        if not late or time.monotonic() > until_s:
-            over = [entry for entry in entries if entry.state == "refused"]
-            refused = [f"{change_words(entry)}: refused, {entry.reason}" for entry in over]
-            return refused, [f"{name}: {note}" for name, note in notes.items()]
-        time.sleep(LOOK_S)
+def _answered(args: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """What was asked for with it and when it comes, in the engine's words: a change takes the queue along."""
+    target, knobs = args["loader"], args["knobs"]
+    if answer.get("id") is None:
+        return f"{_setting(target, knobs)} in force already: what was queued is withdrawn"
+    asked, now = answer.get("asked", knobs), answer.get("now", args["now"])
+    queued = [name for name in asked if name not in knobs]
+    taken = f" ({', '.join(queued)} {'was' if len(queued) == 1 else 'were'} queued)" if queued else ""
+    at_once = now and any(name not in BATCH_KNOBS for name in asked)
+    told = f"asked for {_setting(target, asked)}, {'at once' if at_once else BOUNDARY}{taken}"
+    later = answer.get("later")
+    return f"{told}; {_setting(target, later['asked'])} {BOUNDARY}" if later else told
+
+
+def _setting(target: str | None, knobs: Mapping[str, Value]) -> str:
+    wanted = Wishes(knobs={}, loaders={target: dict(knobs)}) if target else Wishes(knobs=dict(knobs), loaders={})
+    return " ".join(words_of(wanted))
 
 
 def _commands(wanted: Wishes, *, now: bool) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 from cockpit.history import ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
-from cockpit.history.measure import phases_of
+from cockpit.history.measure import live_rate, phases_of
 from cockpit.history.report import duration, rate_words, steps_words, trial_line
 from cockpit.history.state import State
-from cockpit.history.status import RECENT_BLOCKS, live_rate, status_of
+from cockpit.history.status import RECENT_BLOCKS, status_of
 from cockpit.model.knobs import show_value
 
 from .runs import STATE_DIR, find, name_in, state_of
@@ -63,7 +63,7 @@ def step_words(state: State) -> str:
         return "not measured yet"
     parts: list[tuple[str, Any]] = [
         ("wait", phases.wait_ms),
-        ("start", phases.start_ms),
+        ("start", phases.start_ms if phases.wait_ms is not None else None),
         ("forward", phases.forward_ms),
         ("backward", phases.backward_ms),
         ("optimizer", phases.optimizer_ms),

@@ -21,7 +21,10 @@ from .follow import Following
 from .progress import MOVES
 from .runs import Run
 
-OVER = ("kept", "rolled_back", "refused", "reverted")
+ALREADY = "in force already: what was queued is withdrawn"
+OVER = ("kept", "rolled_back", "refused", "reverted", "ended")
+
+WITHDRAWN = "withdrawn, taken into a later change, or in force already"
 
 Asking = tuple[str, Mapping[str, Any]]
 """A verb of the engine's with its arguments; it answers with the ``id`` of a change."""
@@ -35,42 +38,49 @@ def wait_for(run: Run, asking: Sequence[Asking]) -> int:
 
 
 async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, Any]]:
-    following, ids = Following(run), list[str]()
-    last: dict[str, dict[str, Any]] = {}
+    following, ids = Following(run), list[str | None]()
+    last: dict[str | None, dict[str, Any]] = {}
     try:
         async for state in following.states():
             if not ids:
                 if following.link is None:
                     raise CockpitError(f"{run.name} has ended: nothing can be changed any more")
                 for verb, args in asking:
-                    ids.append((await following.link.command(verb, **args))["id"])
+                    for change in ids_of(await following.link.command(verb, **args), args):
+                        ids.append(change)
+                        # once answered it stands in the ledger; where it does not, somebody has withdrawn it since
+                        last[change] = _gone(change, "not heard of any more")
                 continue
             if _all_over(state, ids, last):
                 break
     finally:
         await following.close()
-    return [last.get(change) or _gone(change, "the training ended first") for change in ids]
+    return [last[change] for change in ids]
 
 
-def _all_over(state: State, ids: list[str], last: dict[str, dict[str, Any]]) -> bool:
+def ids_of(answer: Mapping[str, Any], args: Mapping[str, Any]) -> list[str | None]:
+    """The changes that an answer of the engine's names, of those that were asked for."""
+    later = answer.get("later")
+    parts = [later["id"]] if later and not set(later["asked"]).isdisjoint(args.get("knobs", ())) else []
+    return [answer["id"], *parts]
+
+
+def _all_over(state: State, ids: list[str | None], last: dict[str | None, dict[str, Any]]) -> bool:
     """Whether every change has an outcome; remembers the newest line of each in ``last``."""
     over = True
     for change in ids:
+        if change is None:  # what was asked for is in force, and what would have changed it is withdrawn
+            last[change] = {"id": None, "outcome": "kept", "reason": ALREADY}
+            continue
         entry = entry_of(state, change)
         if entry is not None:
             line = rounded({**ledger_line(entry), "knobs": found_of(state, entry)})
             _say(entry, line, last.get(change))
             last[change] = line
             over = over and entry.state in OVER
-        elif change in last:
-            # it was there and is not any more: withdrawn, or taken into a later change of the same target
-            last[change] = {
-                **last[change],
-                "state": "dropped",
-                "reason": "withdrawn, or taken into a later change",
-            }
         else:
-            over = False
+            # it was there and is not any more
+            last[change] = {**last[change], "state": "dropped", "reason": WITHDRAWN}
     return over
 
 
@@ -83,5 +93,5 @@ def _say(entry: Entry, line: Mapping[str, Any], before: Mapping[str, Any] | None
         print(f"cockpit: {words}: {MOVES.get(entry.state, entry.state)}", file=sys.stderr)
 
 
-def _gone(change: str, reason: str) -> dict[str, Any]:
-    return {"id": change, "outcome": None, "reason": reason}
+def _gone(change: str | None, reason: str) -> dict[str, Any]:
+    return {"id": change, "outcome": None, "note": None, "reason": reason}

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.history.knobs import knob_rows, queued
+from cockpit.history.knobs import knob_rows, no_loader, probe_failed, queued
 from cockpit.history.ranks import not_yet
 from cockpit.history.state import Entry, State
+from cockpit.history.trials import words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
-from cockpit.model.knobs import SCRIPT, Value, check_value, show_value
+from cockpit.model.knobs import BATCH_KNOBS, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
 
 from .told import Message, ask_message, drop_message
 
@@ -37,7 +38,11 @@ def ask(
     loader: str | None = None,
     origin: str = "person",
 ) -> Decision:
-    """Ask for ``knobs``, and for what is still queued for the same loader. No knobs and ``now``: the queue, now."""
+    """Ask for ``knobs``, and for what is still queued for the same loader. No knobs and ``now``: the queue, now.
+
+    What only a boundary can bring does not hold up what can land now: it is a change of its own, ``later``. Where
+    the change is another than was asked for, the answer says which (``asked``) and when (``now``).
+    """
     check_running(state)
     _check_loader(state, loader)
     checked = {name: check_value(name, value) for name, value in knobs.items()}
@@ -45,20 +50,46 @@ def ask(
     old = [entry for entry in _waiting(state) if entry.loader == loader]
     if not checked and not (now and old):
         raise UsageError("nothing is queued to apply now" if now else "name a knob and a value, as in num_workers=4")
+    reason = probe_failed(state) or no_loader(state, (name for name, value in checked.items() if value != SCRIPT))
+    if reason is not None:
+        raise CockpitError(reason)
     merged: dict[str, Value] = {}
     for entry in old:
         merged.update(entry.asked)
     merged.update(checked)
-    withdrawn = _withdraw(old, at_s)
     if all(_is_already(state, name, value) for name, value in merged.items()) and loader is None:
         if not old:
             told = ", ".join(f"{name} is already {_as_words(value)}" for name, value in merged.items())
             raise CockpitError(told)
-        return Decision(*withdrawn, {"id": None, "dropped": [entry.id for entry in old]})
-    now = now or any(entry.now for entry in old)
-    asked = ChangeAsked(at_s, change, merged, now, loader, origin)
-    message = ask_message(change, merged, now, loader)
-    return Decision((*withdrawn[0], asked), (*withdrawn[1], message), {"id": change})
+        return Decision(*_withdraw(old, at_s), {"id": None, "dropped": [entry.id for entry in old]})
+    at_once = now or any(entry.now and _apart(state, entry.asked, loader)[0] for entry in old)
+    soon, later = _apart(state, merged, loader) if at_once else (merged, {})
+    if not soon:  # the training says itself why it has to wait
+        soon, later = merged, {}
+    stays = [entry.id for entry in old if later and entry.asked == later and not entry.now]
+    withdrawn = _withdraw([entry for entry in old if entry.id not in stays], at_s)
+    parts = [ChangeAsked(at_s, change, soon, at_once, loader, origin)]
+    if later and not stays:
+        parts.append(ChangeAsked(at_s, f"{change}-later", later, False, loader, origin))
+    result: dict[str, Any] = {"id": change}
+    if soon != checked or at_once != now:
+        result.update(asked=soon, now=at_once)
+    if later:
+        result["later"] = {"id": stays[0] if stays else f"{change}-later", "asked": later}
+    messages = (ask_message(part.id, part.knobs, part.now, loader) for part in parts)
+    return Decision((*withdrawn[0], *parts), (*withdrawn[1], *messages), result)
+
+
+def _apart(state: State, knobs: Mapping[str, Value], loader: str | None) -> tuple[dict[str, Value], dict[str, Value]]:
+    """(what may land at once, what has to wait for a boundary). A loader's workers and what goes with them stay one."""
+    named = [report for info in state.loaders if info.id == loader for report in info.knobs]
+    rows = {row.name: row for row in (named or knob_rows(state))}
+    waits = {name for name in knobs if name in BATCH_KNOBS}
+    group = [name for name in knobs if name in LOADER_KNOBS]
+    if any(name in rows and rows[name].can and not rows[name].can_now for name in group):
+        waits.update(group)
+    soon = {name: value for name, value in knobs.items() if name not in waits}
+    return soon, {name: value for name, value in knobs.items() if name in waits}
 
 
 def drop(state: State, at_s: float) -> Decision:
@@ -128,7 +159,8 @@ def _again(state: State, at_s: float, change: str, entry: Entry, side: int, orig
     _check_ranks(state, values)
     asked = ChangeAsked(at_s, change, values, entry.now, entry.loader, origin)
     message = ask_message(change, values, entry.now, entry.loader)
-    return Decision((asked,), (message,), {"id": change, "of": entry.id})
+    result = {"id": change, "of": entry.id, "what": words_of(entry), "asked": values}
+    return Decision((asked,), (message,), result)
 
 
 def _waiting(state: State) -> list[Entry]:

@@ -35,6 +35,10 @@ from .told import Message, schedule_of
 from .verbs import Verbs
 
 REPAIR_S = 1.0
+UNMARKED_S, UNMARKED_STOPPING_S = 5.0, 0.5
+"""So often the processes that do not bear the run's mark are looked for: nothing leads to them after the end."""
+LONG_AFTER_S = 1.0
+"""Whoever is still here so long after the training is looked for at leisure."""
 GOES_ON_S = 1.5
 """Whoever still makes steps so long after what started it was stopped does not know of the stop."""
 
@@ -62,9 +66,13 @@ class Engine:
         self._sight = Sight(run, record, self._ears, machine, gpu, clock)
         self._missing = Missing(run, record.state.argv)
         self._pids = processes.read_pids(run)
+        if self._pids is not None and record.state.phase == "stopping":
+            self._verbs.told.add(self._pids.training)  # by the engine before this one
         self._gone_s: float | None = None
         self._told: set[int] = set()
         self._met: dict[int, int | None] = {}
+        self._unmarked: tuple[processes.Process, ...] = ()
+        self._unmarked_s: float | None = None
         self._alone_s: float | None = None
         self._steady = Steady(clock)
         self._over_s = self._steady.now_s()
@@ -86,6 +94,8 @@ class Engine:
     def _do(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """A client's verb."""
         self._wake.set()
+        if verb == "stop":
+            self._look_for_unmarked(time.monotonic())  # what is signalled may be gone a moment later
         return self._verbs.do(verb, args)
 
     def training_began(self) -> None:
@@ -115,8 +125,10 @@ class Engine:
     def _pause_s(self) -> float:
         if self._record.state.phase in ("ended", "lost"):
             return SAMPLE_S
-        if self._gone_s is not None or self._record.state.phase == "stopping":
-            return 0.03 if self._gone_s is not None else 0.1
+        if self._gone_s is not None:
+            return 0.03 if self._steady.now_s() - self._gone_s < LONG_AFTER_S else 0.25
+        if self._record.state.phase == "stopping":
+            return 0.1
         return max(0.01, self._sight.next_s(time.monotonic()))
 
     def _watch_keeper(self) -> None:
@@ -145,10 +157,18 @@ class Engine:
                 self._sight.look(now, self._pids.training)
                 for event in self._missing.look(now, self._pids, self._record.state, self._clock()):
                     self._record.happen(event)
+        every_s = UNMARKED_STOPPING_S if self._record.state.phase == "stopping" else UNMARKED_S
+        if self._gone_s is None and (self._unmarked_s is None or now - self._unmarked_s >= every_s):
+            self._look_for_unmarked(now)
         if now - self._repaired_s >= REPAIR_S:
             self._repaired_s = now
             await self.server.repair()
         self._carry_out()
+
+    def _look_for_unmarked(self, now: float) -> None:
+        self._unmarked_s = now
+        if (found := processes.unmarked(self._run)) is not None:
+            self._unmarked = found
 
     def _look_at_end(self) -> None:
         if self._gone_s is None and not self._training_lives():
@@ -211,12 +231,19 @@ class Engine:
             found = processes.marked(self._run, self._ears.worker_pids(), self._met)
             self._met = {process.pid: process.started_ticks for process in found}
             others = tuple(process for process in found if process.pid != training)
+            ours = {process.pid for process in found}
+            self._unmarked = tuple(
+                each
+                for each in self._unmarked
+                if each.pid not in ours and processes.is_alive(each.pid, each.started_ticks)
+            )
         ended = processes.read_exit(self._run) if self._gone_s is not None else None
         return phases.View(
             now_s=self._steady.now_s(),
             training=training if self._gone_s is None else None,
             others=others,
-            told=frozenset(self._told),
+            unmarked=self._unmarked,
+            told=frozenset(self._told | self._verbs.told),
             stop_until_s=self._steady.of(state.stopping_until_s),
             gone_s=self._gone_s,
             exit_status=ended[0] if ended else None,

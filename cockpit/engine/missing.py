@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cockpit.history.state import State
 from cockpit.model.events import Event
-from cockpit.model.missing import ProbeMissed
+from cockpit.model.missing import FAILED, ProbeMissed
 from cockpit.model.names import ENV_RUN
 from cockpit.sensors.members import Members
 from cockpit.sensors.procfs import read_bytes, read_stat, read_text
@@ -40,7 +40,8 @@ WITH_A_WORD = "cmQWX"
 class Seen:
     """One process of the run. ``env``: what it was started with; None where it is closed to us or was overwritten.
 
-    ``python``: the program is an interpreter, as its file says. ``torch``: torch's library is loaded in it.
+    ``python``: the program is an interpreter, as its file says. ``torch``: torch's library is loaded in it. ``apart``:
+    what was seen to keep it from us.
     """
 
     pid: int
@@ -49,6 +50,7 @@ class Seen:
     env: Mapping[str, str] | None = None
     python: str | None = None
     torch: bool = False
+    apart: str | None = None
 
 
 class Missing:
@@ -71,7 +73,8 @@ class Missing:
         if self._members is None:
             mark = os.fsencode(mark_of(self._run))
             self._members = Members(self._proc, mark, {os.getpid(), pids.keeper}, rescan_s=0.0)
-        seen = look(self._proc, {*self._members.find(now, pids.training), pids.training})
+        ours = (self._run.sockets, self._run.data)
+        seen = look(self._proc, {*self._members.find(now, pids.training), pids.training}, ours)
         waited_s = at_s - (state.started_s or at_s)
         return self._told(reason_of(seen, str(INJECT), self._left_behind(), waited_s), state, at_s)
 
@@ -93,13 +96,13 @@ class Missing:
         return text[:ERROR_LONGEST] or None
 
 
-def look(proc: Path, pids: Iterable[int]) -> list[Seen]:
-    """The processes as they are now; those that are gone meanwhile are left out."""
-    found = (_look(proc, pid) for pid in sorted(pids)[:PROCESSES_MOST])
+def look(proc: Path, pids: Iterable[int], ours: Sequence[Path] = ()) -> list[Seen]:
+    """The processes as they are now; those that are gone meanwhile are left out. ``ours``: folders they must see."""
+    found = (_look(proc, pid, ours) for pid in sorted(pids)[:PROCESSES_MOST])
     return [seen for seen in found if seen is not None]
 
 
-def _look(proc: Path, pid: int) -> Seen | None:
+def _look(proc: Path, pid: int, ours: Sequence[Path]) -> Seen | None:
     stat = read_stat(proc, pid)
     words = (read_text(f"{proc}/{pid}/cmdline") or "").split("\0")[:-1]
     if stat is None or not words:
@@ -110,7 +113,36 @@ def _look(proc: Path, pid: int) -> Seen | None:
         program = words[0]
     python = python_of(program)
     torch = python is not None and b"libtorch" in (read_bytes(f"{proc}/{pid}/maps") or b"")
-    return Seen(pid, stat.name, tuple(words), _env_of(read_text(f"{proc}/{pid}/environ")), python, torch)
+    return Seen(
+        pid,
+        stat.name,
+        tuple(words),
+        _env_of(read_text(f"{proc}/{pid}/environ")),
+        python,
+        torch,
+        _apart(proc, pid, ours),
+    )
+
+
+def _apart(proc: Path, pid: int, ours: Sequence[Path]) -> str | None:
+    """What keeps a process from us, where that can be seen."""
+    user = re.search(r"^Uid:\s+\d+\s+(\d+)", read_text(f"{proc}/{pid}/status") or "", re.MULTILINE)
+    if user and int(user[1]) != os.geteuid():
+        return f"it runs as another user ({user[1]})"
+    root = Path(f"{proc}/{pid}/root")
+    hidden = next(
+        (path for path in ours if _is_there(root) and not _is_there(root / path.absolute().relative_to("/"))), None
+    )
+    return None if hidden is None else f"{hidden} is hidden from it"
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it exists, or may: not everything can be looked into."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True
 
 
 def _env_of(text: str | None) -> dict[str, str] | None:
@@ -129,7 +161,7 @@ def python_of(program: str) -> str | None:
 def reason_of(seen: Sequence[Seen], inject: str, error: str | None, waited_s: float) -> str | None:
     """The likeliest reason after ``waited_s`` seconds; None while there is none to tell."""
     if error is not None:
-        return f"the probe failed while it was loaded: {error}"
+        return f"{FAILED}: {error}"
     pythons = [each for each in seen if each.python]
     shut = [(each, why) for each in pythons if (why := _why_shut(each, inject))]
     # where one interpreter is open to us it may be the training, and only be slow with its imports
@@ -153,7 +185,9 @@ def _likely(seen: Sequence[Seen], pythons: Sequence[Seen]) -> str:
         return f"the training was started by {elsewhere}, with another environment or on another machine"
     loaded = next((each for each in pythons if each.torch), None)
     if loaded is not None:
-        return f"torch is loaded in process {loaded.pid} and no probe answers: another user, or is /tmp hidden from it?"
+        if loaded.apart is not None:
+            return f"torch is loaded in process {loaded.pid} and no probe answers: {loaded.apart}"
+        return f"torch is being imported in process {loaded.pid}: from a slow disk that can take minutes"
     if pythons:
         return "torch has not been imported yet"
     names = ", ".join(dict.fromkeys(each.name for each in seen))

@@ -1,7 +1,7 @@
 """Where a run stands and what has to be done next: stopping, the end, leaving. Pure; ``engine`` carries it out.
 
-The two promises in it: a soft stop signals the training alone until its grace is over; after a normal end nothing but
-this run's loader workers is signalled.
+The promises in it: a soft stop signals the training alone until its grace is over, and everything of the run then;
+after an end that nobody asked for nothing but this run's loader workers is signalled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ KILL_AFTER_S = 4.0
 WORKERS_KILL_AFTER_S = 1.0
 HEAR_LEAST_S, HEAR_MOST_S = 0.05, 0.5
 """What the probe said last lies in the socket when the process is gone already."""
+LEFT_S_AT_MOST = 30.0
+"""After a stop, whatever the training has left behind (it may upload what was saved) has the rest of the grace, but
+never longer than this."""
 NAMED_AFTER_S = 0.6
 """Helpers that end just after the training are no survivors."""
 SURVIVE_KILL_S = 10.0
@@ -28,8 +31,8 @@ LINGER_S = 2.0
 class View:
     """What the decision rests on. Times in seconds by one clock, which must not jump.
 
-    ``others`` are the run's living processes but the training; looked up only when they matter. ``told``: pids that
-    ``decide`` has sent a TERM before.
+    ``others`` are the run's living processes but the training; looked up only when they matter. ``unmarked``: those
+    that it started without the run's mark: never signalled. ``told``: pids that were sent a TERM before.
     ``stop_until_s``: end of the grace of a stop that was asked for. ``gone_s``: when the training was seen gone.
     ``exit_status`` None then: it cannot be known any more. ``hears``: a probe's last words may still be on their way.
     ``over``: the end is written down already.
@@ -38,6 +41,7 @@ class View:
     now_s: float
     training: int | None = None
     others: tuple[Process, ...] = ()
+    unmarked: tuple[Process, ...] = ()
     told: frozenset[int] = frozenset()
     stop_until_s: float | None = None
     gone_s: float | None = None
@@ -98,18 +102,21 @@ def _is_escalated(view: View) -> bool:
 
 def _after_the_end(view: View, gone_s: float) -> tuple[Action, ...]:
     since_s = view.now_s - gone_s
-    whole = view.stop_until_s is not None and gone_s >= view.stop_until_s
-    targets = tuple(process.pid for process in view.others if whole or process.is_worker)
-    after_s = KILL_AFTER_S if whole else WORKERS_KILL_AFTER_S
-    waiting = since_s < SURVIVE_KILL_S if targets else bool(view.others) and since_s < NAMED_AFTER_S
+    workers = tuple(process.pid for process in view.others if process.is_worker)
+    actions = _harder(view, workers, since_s, WORKERS_KILL_AFTER_S)
+    if view.stop_until_s is None:
+        waiting = since_s < SURVIVE_KILL_S if workers else bool(view.others) and since_s < NAMED_AFTER_S
+    else:
+        until_s = max(gone_s, min(view.stop_until_s, gone_s + LEFT_S_AT_MOST))
+        rest = tuple(process.pid for process in view.others if not process.is_worker)
+        if view.now_s >= until_s:
+            actions += _harder(view, rest, view.now_s - until_s, KILL_AFTER_S)
+        waiting = bool(view.others) and view.now_s < until_s + SURVIVE_KILL_S
     waiting = waiting or since_s < (HEAR_MOST_S if view.hears else HEAR_LEAST_S)
-    actions = _harder(view, targets, since_s, after_s)
     if waiting:
         return actions
-    return (
-        *actions,
-        Finish(view.exit_status, tuple(f"{process.pid} {process.name}" for process in view.others)),
-    )
+    left = (*view.others, *view.unmarked)
+    return (*actions, Finish(view.exit_status, tuple(f"{process.pid} {process.name}" for process in left)))
 
 
 def _harder(view: View, pids: tuple[int, ...], since_s: float, kill_after_s: float) -> tuple[Action, ...]:

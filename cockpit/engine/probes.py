@@ -41,6 +41,7 @@ class Probe:
     wait_ms: float | None = None
     samples_per_s: float | None = None
     measured_s: float = 0.0
+    step_s: float = 0.0
 
     @property
     def pid(self) -> int:

@@ -105,6 +105,29 @@ def marked(
     return tuple(sorted(found, key=lambda process: process.pid))
 
 
+def unmarked(run: RunDir) -> tuple[Process, ...] | None:
+    """Living processes that the training has started without the run's mark (with an environment of their own).
+
+    They are named where they outlive it, and never signalled: nobody can tell whether they are meant to stay. None
+    once the keeper has ended: nothing leads to them any more.
+    """
+    pids = read_pids(run)
+    if pids is None:
+        return ()
+    stats = {pid: stat for pid in list_pids(PROC) if (stat := read_stat(PROC, pid)) is not None}
+    below: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        below.setdefault(stat.parent, []).append(pid)
+    found, todo = [], list(below.get(pids.keeper, ()))
+    while todo:
+        pid = todo.pop()
+        todo += below.get(pid, ())
+        if pid != pids.training and not _belongs(run, pids, pid):
+            found.append(Process(pid, stats[pid].name, False, stats[pid].started_ticks))
+    lives = is_alive(pids.keeper, pids.keeper_started)
+    return tuple(sorted(found, key=lambda process: process.pid)) if lives else None
+
+
 def _belongs(run: RunDir, pids: Pids | None, pid: int) -> bool:
     if has_mark(PROC, pid, os.fsencode(mark_of(run))):
         return True

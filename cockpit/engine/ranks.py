@@ -80,14 +80,16 @@ def _measure(probe: Probe, at_s: float) -> None:
     """Its figures since they were looked at last; where no step has ended since, the former are held for a while."""
     if at_s - probe.measured_s < TOLD_S:
         return
+    if not probe.own.has_step:  # what it does meanwhile belongs to the step that is under way
+        if at_s - probe.measured_s > max(HELD_S, 3.0 * probe.step_s):
+            probe.wait_ms = probe.samples_per_s = None
+        return
     taken = probe.own.take(at_s)
     steps, wait_s, wall_s, samples = (taken.get(name) for name in ("steps", "wait_s", "wall_s", "samples"))
     if steps:
-        probe.measured_s = at_s
+        probe.measured_s, probe.step_s = at_s, (wall_s or 0.0) / steps
         probe.wait_ms = None if wait_s is None else 1000.0 * wait_s / steps
         probe.samples_per_s = samples / wall_s if samples is not None and wall_s else None
-    elif at_s - probe.measured_s > HELD_S:
-        probe.wait_ms = probe.samples_per_s = None
 
 
 def world_of(members: Iterable[Probe]) -> int | None:

@@ -1,4 +1,4 @@
-"""Keeps the output file of a talkative training from filling the disk, by giving its oldest blocks back.
+"""Keeps the output file of a talkative training from filling its disk, by giving its oldest blocks back.
 
 Called by the engine about once a second. The file keeps its length and its newest bytes, and the training, which
 appends to it, notices nothing; readers begin at the first byte that is left (``SEEK_DATA``).
@@ -14,6 +14,17 @@ KEEP_BYTES = 192 * 2**20
 SLACK_BYTES = 64 * 2**20
 BLOCK_BYTES = 4096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+LOW_BYTES = 32 * 2**20
+"""With less than this left on its disk, the output takes no more than half of what is left."""
+KEEP_LEAST_BYTES = 64 * 1024
+
+
+def room_for(free_bytes: int | None) -> tuple[int, int]:
+    """(bytes of output to keep, bytes of slack) where so many are left on its disk; None: not known."""
+    if free_bytes is None or free_bytes >= LOW_BYTES:
+        return KEEP_BYTES, SLACK_BYTES
+    keep = max(KEEP_LEAST_BYTES, free_bytes // 2)
+    return keep, keep // 2
 
 
 def release_oldest(path: Path, keep_bytes: int = KEEP_BYTES, slack_bytes: int = SLACK_BYTES) -> int:

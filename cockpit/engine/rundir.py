@@ -84,6 +84,18 @@ class RunDir:
         """What an engine had to say when something went wrong with itself."""
         return self.data / "engine.log"
 
+    def claim_start(self) -> bool:
+        """Whether it is ours to say if the training is started; said once, by the first who asks.
+
+        The engine asks right before it starts it, and whoever waits for that, before giving up: so nothing starts
+        behind the back of somebody who was told that it did not.
+        """
+        try:
+            os.close(os.open(self.data / "start.claimed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
     def facts(self) -> dict[str, Any]:
         """``run.json``, empty where it is missing or broken."""
         return read_json(self.facts_file)

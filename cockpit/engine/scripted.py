@@ -115,6 +115,7 @@ class Trainer:
         self.samples_by_epoch: list[int] = []
         self.tick: dict[str, float] = {}
         self.block: dict[str, float] = {}
+        self.told: dict[str, dict[str, Any]] = {}
         self.ticked_s = time.monotonic()
         self.began_s = time.monotonic()
 
@@ -177,13 +178,15 @@ class Trainer:
                 self.seen.add(message["id"])
                 self.asked[message["id"]] = message
             elif message.get("m") == "drop" and self.asked.pop(message["id"], None):
-                self.line.say({"m": "change", "id": message["id"], "state": "dropped", "step": self.step})
+                self._tell({"m": "change", "id": message["id"], "state": "dropped", "step": self.step})
         if self.line.is_new:
             self.line.is_new = False
             self.line.say({"m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": None,
                            "world": None, "python": sys.version.split()[0], "torch": "scripted", "argv": sys.argv,
                            "accelerator": None, "t_ns": time.perf_counter_ns(), "trains": True, "off": {}})  # fmt: skip
             self._say_loaders()
+            for move in self.told.values():
+                self.line.say(move)
 
     def _set_from_start(self) -> None:
         named = self.start.get("loaders", {}).get(LOADER, {})
@@ -207,21 +210,26 @@ class Trainer:
         told = {"m": "change", "id": change, "step": self.step}
         reason = next((self.refuse[name] for name in knobs if name in self.refuse), None)
         if reason is not None:
-            self.line.say({**told, "state": "refused", "reason": reason})
+            self._tell({**told, "state": "refused", "reason": reason})
             return
-        self.line.say({**told, "state": "applying"})
+        self._tell({**told, "state": "applying"})
         before, old_capacity = self.knobs, self._capacity()
         if self.chosen.roll_back is not None:
-            self.line.say({**told, "state": "rolled_back", "reason": self.chosen.roll_back})
+            self._tell({**told, "state": "rolled_back", "reason": self.chosen.roll_back})
             return
         self._say_block()
         self.knobs = self._with(knobs)
         self.change = change
         time.sleep(STALL_MS / 1e3 / self.chosen.speed)
-        self.line.say({**told, "state": "settling", "stall_ms": STALL_MS, "drain": old_capacity,
-                       "capacity": self._capacity(), "before": {name: before[name] for name in knobs},
-                       "in_force": {name: self.knobs[name] for name in knobs}})  # fmt: skip
+        self._tell({**told, "state": "settling", "stall_ms": STALL_MS, "drain": old_capacity,
+                    "capacity": self._capacity(), "before": {name: before[name] for name in knobs},
+                    "in_force": {name: self.knobs[name] for name in knobs}})  # fmt: skip
         self._say_loaders()
+
+    def _tell(self, move: dict[str, Any]) -> None:
+        """Of a change; whoever has not heard it, as an engine that was killed meanwhile, hears it again."""
+        self.told[move["id"]] = move
+        self.line.say(move)
 
     def _with(self, knobs: dict[str, Any]) -> dict[str, Any]:
         """The loader's knobs are one coupled group: without workers there is no prefetch and no persistence."""

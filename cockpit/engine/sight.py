@@ -8,14 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from cockpit.model.events import GpuSampled, MachineSeen, OutputSeen, Sampled
+from cockpit.model.disk import DiskSeen
+from cockpit.model.events import MachineSeen, OutputSeen, Sampled
+from cockpit.model.gpu import GpuSampled
 from cockpit.sensors.gpu.reader import GpuReader
-from cockpit.sensors.machine import MachineReader, MachineReading
+from cockpit.sensors.machine import MachineReader, MachineReading, free_bytes
 
 from .hear import Ears
 from .output import Output
 from .record import Record
-from .release import release_oldest
+from .release import LOW_BYTES, release_oldest, room_for
 from .rundir import RunDir
 
 SAMPLE_S = 0.5
@@ -60,12 +62,13 @@ class Sight:
         if self._output_s is None or now - self._output_s >= OUTPUT_S:
             self._output_s = now
             self._see_output()
-            self._bound_output()
+            self._see_disk()
 
     def last_look(self, now: float, training: int) -> None:
         """The training is gone: what it said last still counts."""
         self._gpu.close()
         self._see_output()
+        self._tell_disk()
         if self._ears.ticks.pending:
             self._sample(now, training)
         self._see_ranks(self._clock())
@@ -123,14 +126,32 @@ class Sight:
         if self._output.look() and (known is None or known.bytes != self._output.written):
             self._record.happen(OutputSeen(self._clock(), self._output.line, self._output.written))
 
-    def _bound_output(self) -> None:
+    def _see_disk(self) -> None:
+        """Who cannot write its output may end by that: make room as far as it is ours to make, and say what is left."""
+        self._bound_output(free_bytes(self._run.data))
+        self._tell_disk()
+
+    def _tell_disk(self) -> None:
+        free, known = free_bytes(self._run.data), self._record.state.disk_free_bytes
+        if free is None or free >= (LOW_BYTES if known is None else 2 * LOW_BYTES):
+            if known is not None:
+                self._record.happen(DiskSeen(self._clock(), None))
+        elif known is None or _mib_bits(free) != _mib_bits(known):
+            self._record.happen(DiskSeen(self._clock(), free))
+
+    def _bound_output(self, free: int | None) -> None:
         if not self._bounds_output:
             return
         try:
-            release_oldest(self._run.output)
+            release_oldest(self._run.output, *room_for(free))
         except FileNotFoundError:
             return
         except OSError as error:
             self._bounds_output = False
             why = f"cannot be kept short here ({error.strerror}): it holds all that was printed"
             sys.stderr.write(f"{self._run.output} {why}\n")
+
+
+def _mib_bits(size: int) -> int:
+    """So that what is left is told each time that it has halved, and not each second."""
+    return (size // 2**20).bit_length()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cockpit.model.errors import CockpitError, StartError
+from cockpit.model.errors import StartError
 from cockpit.model.knobs import Value
 
 from . import launch
@@ -170,7 +170,7 @@ def _spawn_engine(run: RunDir, plan: bytes, environ: Mapping[str, str]) -> None:
         try:
             process.stdin.write(plan)
             process.stdin.close()
-            word = _first_line(process.stdout.fileno())
+            word = _first_word(process.stdout.fileno(), run, is_start=bool(plan))
         except BrokenPipeError:
             word = {}
     process.wait()
@@ -179,13 +179,27 @@ def _spawn_engine(run: RunDir, plan: bytes, environ: Mapping[str, str]) -> None:
         raise StartError(str(sentence), int(word.get("code", StartError.code)))
 
 
-def _first_line(pipe: int) -> dict[str, Any]:
+def _first_word(pipe: int, run: RunDir, is_start: bool) -> dict[str, Any]:
+    """What the engine says first. Raises StartError where it says nothing in time: the start is off then."""
+    if (word := _first_line(pipe)) is not None:
+        return word
+    if not is_start:
+        raise StartError(f"the engine of {run.name} did not answer within {START_S_AT_MOST:g} s: try again", 1)
+    if run.claim_start():
+        raise StartError(f"nothing was started: the engine was not ready within {START_S_AT_MOST:g} s")
+    if (word := _first_line(pipe)) is not None:  # it is being started this very moment
+        return word
+    raise StartError(f"not known yet whether {run.name} runs: cockpit ls tells, cockpit stop {run.name} ends it")
+
+
+def _first_line(pipe: int) -> dict[str, Any] | None:
+    """None: nothing within a time that is long."""
     got = b""
     until = time.monotonic() + START_S_AT_MOST
     while not got.endswith(b"\n"):
         left = until - time.monotonic()
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
-            raise CockpitError("the engine did not say within %d s that the training runs" % START_S_AT_MOST, 125)
+            return None
         piece = os.read(pipe, 65536)
         if not piece:
             return {}

@@ -48,6 +48,11 @@ class Ticks:
         """Whether something came since the last ``take``."""
         return self._count > 0
 
+    @property
+    def has_step(self) -> bool:
+        """Whether a step has ended since the last ``take``."""
+        return self._steps > 0
+
     def end(self) -> None:
         """Nobody speaks any more: after the next ``take`` nothing is known."""
         self._ended = True

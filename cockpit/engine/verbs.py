@@ -31,7 +31,7 @@ GRACE_S_AT_MOST = 7 * 86400.0
 class Verbs:
     """``clock`` gives seconds since the epoch. ``grace_s`` is the run's own.
 
-    ``told``: who was asked to stop beside the process that the keeper started.
+    ``told``: who has had the signal to stop, which must not come twice.
     """
 
     def __init__(self, run: RunDir, record: Record, ears: Ears, clock: Callable[[], float], grace_s: float) -> None:
@@ -127,7 +127,7 @@ class Verbs:
             send(self._run, pids.training, signal.SIGTERM, pids.training_started)
             for pid in inner:
                 send(self._run, pid, signal.SIGTERM)
-            self.told.update(inner)
+            self.told.update((pids.training, *inner))
         self._record.happen(Stopping(now_s, until_s))
         return {"pid": state.pid, "until_s": until_s, "grace_s": until_s - now_s}
 

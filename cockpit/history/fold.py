@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.disk import DiskSeen
 from cockpit.model.events import (
     BaselineSet,
     BlockMeasured,
@@ -19,7 +20,6 @@ from cockpit.model.events import (
     EpochEnded,
     Event,
     EventsDropped,
-    GpuSampled,
     LoadersSeen,
     MachineSeen,
     OutputSeen,
@@ -32,12 +32,13 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
+from cockpit.model.gpu import GpuSampled
 from cockpit.model.missing import ProbeMissed
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, gpu, measure, ranks, trials
-from .state import EPOCHS_LONGEST, RECENT_LONGEST, State
+from . import compiled, ends, gpu, measure, ranks, trials
+from .state import EPOCHS_LONGEST, State
 
 
 def fold(state: State, event: Event) -> State:
@@ -112,13 +113,14 @@ def _sampled(state: State, event: Sampled) -> State:
     known: dict[str, Any] = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
     if event.step == 0 and state.step:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's
-    recent = (*state.recent, event)[-RECENT_LONGEST:]
+    recent, stepping = measure.stepped(state, event)
     point = measure.point_of(event, state.rings[0].points, recent)
     point = replace(point, gpu=gpu.lead_share(state, event.at_s))
     rings = tuple(measure.extend(ring, point) for ring in state.rings)
     if event.doing == "shutdown" and state.leaving_s is None:
         known["leaving_s"] = event.at_s - (event.doing_for_s or 0.0)
-    return replace(state, latest=event, recent=recent, rings=rings, longest_s=_longest(state, event), **known)
+    longest_s = _longest(state, event)
+    return replace(state, latest=event, recent=recent, stepping=stepping, rings=rings, longest_s=longest_s, **known)
 
 
 def _longest(state: State, event: Sampled) -> Mapping[str, float] | None:
@@ -166,6 +168,10 @@ def _stopping(state: State, event: Stopping) -> State:
     return replace(state, phase="stopping", stopping_until_s=event.until_s)
 
 
+def _disk(state: State, event: DiskSeen) -> State:
+    return replace(state, disk_free_bytes=event.free_bytes)
+
+
 def _ended(state: State, event: TrainingEnded) -> State:
     phase = "lost" if event.exit_status is None else "ended"
     latest = state.latest
@@ -185,7 +191,7 @@ def _ended(state: State, event: TrainingEnded) -> State:
         step=ranks.last_step(state),
         gpu=gpu.at_rest(state.gpu),
     )
-    return trials.close_pending(ended, event.at_s)
+    return ends.close_pending(ended, event.at_s)
 
 
 def _dropped(state: State, event: EventsDropped) -> State:
@@ -213,6 +219,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     OutputSeen: _output,
     SetupSaved: _saved,
     Stopping: _stopping,
+    DiskSeen: _disk,
     TrainingEnded: _ended,
     EventsDropped: _dropped,
 }

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from cockpit.model.events import GpuSampled
-from cockpit.model.gpu import GpuFigures
+from cockpit.model.gpu import GpuFigures, GpuSampled
 
 from .state import State
 

@@ -5,21 +5,25 @@ Derived from the loaders that the probe reported and from the ledger; read by st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.knobs import BY_NAME, KERNEL_KNOBS, KNOBS, SCRIPT, Value, show_value
+from cockpit.model.missing import FAILED
 
+from .ends import ENDED, why_never
 from .state import Entry, State
-from .trials import why_never
+
+STEPS_WITHOUT = 30
+"""After so many steps without any loader there will be none."""
 
 
 @dataclass(frozen=True)
 class KnobRow:
     """One knob over all training loaders. ``in_force`` is None where unknown or where loaders differ (``mixed``).
 
-    ``state``: untouched, queued, applying, settling, kept, rolled_back, refused. ``next``: the queued value.
+    ``state``: untouched, queued, applying, settling, kept, rolled_back, refused, ended. ``next``: the queued value.
     """
 
     name: str
@@ -44,15 +48,13 @@ def training_loaders(state: State) -> tuple[LoaderInfo, ...]:
 def knob_rows(state: State) -> tuple[KnobRow, ...]:
     """One row a knob, in the table's order.
 
-    A knob of the whole training has its row as soon as the probe has told of it, or somebody has asked for it.
+    Those of the whole training have theirs as soon as the probe has told of one, or somebody has asked for one.
     """
-    rows = []
-    for knob in KNOBS:
-        reports = _reports(state, knob.name)
-        row = _row(state, knob.name, reports)
-        if not _of_the_whole(knob.name) or reports or row.asked is not None:
-            rows.append(row)
-    return tuple(rows)
+    told = {knob.name: _reports(state, knob.name) for knob in KNOBS}
+    rows = tuple(_row(state, name, reports) for name, reports in told.items())
+    whole = [row for row in rows if _of_the_whole(row.name)]
+    shown = any(told[row.name] or row.asked is not None for row in whole)
+    return rows if shown else tuple(row for row in rows if row not in whole)
 
 
 def _of_the_whole(name: str) -> bool:
@@ -102,9 +104,10 @@ def _row(state: State, name: str, reports: list[KnobReport]) -> KnobRow:
 
 def _why(state: State, name: str, entry: Entry | None, word: str, reports: list[KnobReport]) -> str | None:
     """Why it is not as asked, or cannot be changed: what the change itself said comes first."""
-    if entry and entry.state in ("rolled_back", "refused") and entry.reason:
+    if entry and entry.state in ("rolled_back", "refused", ENDED) and entry.reason:
         return entry.reason
-    never = next((report.reason for report in reports if not report.can and report.reason), None)
+    none = probe_failed(state) or no_loader(state, (name,))
+    never = next((report.reason for report in reports if not report.can and report.reason), none)
     if never is None and word == "refused":
         # set from the start: it is possible here, and this value was not
         words = (report.reason or report.note for report in reports)
@@ -144,6 +147,8 @@ def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
 def is_answered(state: State, entry: Entry) -> bool:
     """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
     rooms = {name: BY_NAME[name].room for name in entry.asked}
+    if entry.now and any(not row.can and row.reason for row in knob_rows(state) if rooms.get(row.name) == "kernel"):
+        return False  # it is about to be refused, where the steps end
     for name in (name for name, room in rooms.items() if room in ("batch", "loader")):
         loaders = [info for info in state.loaders if entry.loader == info.id] or training_loaders(state)
         for report in (report for report in _told_by(loaders) if report.name == name):
@@ -151,6 +156,20 @@ def is_answered(state: State, entry: Entry) -> bool:
             if report.asked != wanted:
                 return False
     return True
+
+
+def no_loader(state: State, names: Iterable[str]) -> str | None:
+    """Why none of those knobs of loaders can be had: the training has none, as far as it has come; None: it may."""
+    unmet = [name for name in names if BY_NAME[name].room in ("loader", "batch")]
+    if not unmet or state.loaders or (state.step or 0) < STEPS_WITHOUT:
+        return None
+    return "no DataLoader was seen: the training makes its batches itself"
+
+
+def probe_failed(state: State) -> str | None:
+    """Why nothing can be changed in this training: no probe has come to life in it; None: one has, or still may."""
+    reason = state.probe_reason or ""
+    return reason if state.probe == "waiting" and reason.startswith(FAILED) else None
 
 
 def queued(state: State) -> tuple[Entry, ...]:
@@ -184,13 +203,14 @@ def tuned_loaders(state: State) -> dict[str, dict[str, Value]]:
 
 
 def _is_tuned(state: State, loader: str | None, report: KnobReport) -> bool:
-    """Whether this is not what the script would have, were it run without us."""
-    if report.script is not None:
-        return report.in_force is not None and report.in_force != report.script
-    # it does not apply under the script's own settings (prefetch without workers): only what somebody chose is kept
+    """Whether this is what somebody chose, and not what the script would have, were it run without us."""
     entry = _newest(state, report.name, {None, loader})
     asked = entry.asked[report.name] if entry else _from_start(state, loader).get(report.name)
-    return asked is not None and asked == report.in_force
+    if report.script is None or not report.can:
+        # it does not apply under the script's own settings (prefetch without workers), or this machine has changed it
+        # (pinning without an accelerator), which another must not learn from a file: only what somebody chose is kept
+        return asked is not None and asked == report.in_force != report.script
+    return report.in_force is not None and report.in_force != report.script
 
 
 def _is_passing(state: State, loader: LoaderInfo, report: KnobReport) -> bool:

@@ -7,26 +7,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import Window, length_for, rate, windows
 from cockpit.model.events import BlockMeasured, Sampled
 
-from .state import Baseline, Phases, Point, Ring, Segment, State
+from .state import RECENT_LONGEST, Baseline, Phases, Point, Ring, Segment, State
 
 RENEWED_EVERY = 10
+RATE_S, RATE_OLD_S = 6.0, 10.0
+"""The live rate is of the newest steps that took so long, and of no use so long after them."""
+_SUMS = ("samples", "wall_s", "wait_s", "start_s", "forward_s", "backward_s", "optimizer_s")
 HOLD_LEAST_S = 2.0
 """A slow step ends seldom: until this long after the last one (or three steps) its figures are held."""
+
+
+def stepped(state: State, event: Sampled) -> tuple[tuple[Sampled, ...], Sampled | None]:
+    """(the newest samples in which steps ended, what has come since). Called with each sample that is new.
+
+    A slow step takes many samples, and ends in one: its time, and its samples, are those of all of them.
+    """
+    if event.wall_s is None:
+        return state.recent, state.stepping
+    whole = event if state.stepping is None else _sum(state.stepping, event)
+    return ((*state.recent, whole)[-RECENT_LONGEST:], None) if event.steps else (state.recent, whole)
+
+
+def _sum(first: Sampled, then: Sampled) -> Sampled:
+    sums: dict[str, Any] = {name: _sum_if_known(getattr(first, name), getattr(then, name)) for name in _SUMS}
+    return replace(then, span_s=first.span_s + then.span_s, steps=first.steps + then.steps, **sums)
+
+
+def _sum_if_known(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def live_rate(state: State) -> float | None:
+    """Samples per second over the last few seconds of steps that have ended; None before the first, and long after."""
+    rates, wall_s = 0.0, 0.0
+    for sample in reversed(state.recent):
+        if not sample.wall_s or not sample.steps or sample.samples is None:
+            continue
+        if not wall_s and state.at_s - sample.at_s > max(RATE_OLD_S, 3.0 * sample.wall_s / sample.steps):
+            return None
+        rates, wall_s = rates + sample.samples, wall_s + sample.wall_s
+        if wall_s >= RATE_S:
+            break
+    return rates / wall_s if rates else None
 
 
 def point_of(event: Sampled, before: Sequence[Point], recent: Sequence[Sampled]) -> Point:
     """The chart point of one sample; shares of a step that has not ended yet are those of the last one."""
     cpu = _sum_known(event.cpu_main, event.cpu_workers, event.cpu_others)
     if event.steps and event.wall_s:
+        event = recent[-1]
+        assert event.wall_s
         parts = _sum_known(event.forward_s, event.backward_s, event.optimizer_s)
         model = min(1.0, parts / event.wall_s) if parts is not None and event.forward_s is not None else None
         wait = min(1.0, event.wait_s / event.wall_s) if event.wait_s is not None else None
-        per_s = event.samples / event.wall_s if event.samples is not None else None
+        per_s = event.samples / event.wall_s if event.samples else None
         return Point(event.at_s, 1, model, wait, cpu, per_s)
     ended = [sample for sample in recent if sample.steps and sample.wall_s]
     if ended and before:

@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.analysis.compare import WORDS
+from cockpit.analysis.policy import POLICY
 from cockpit.model.knobs import show_value
 
-from . import compiled, ranks
+from . import compiled, disk, ranks
 from .activity import words_of
+from .ends import ENDED
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
-from .state import Entry, Phases, State
+from .save import measured_now
+from .state import LEDGER_LONGEST, Entry, Phases, State
 from .status import rounded, status_of
 
 AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled"}
@@ -70,6 +73,29 @@ def best_entry(state: State) -> Entry | None:
     return best
 
 
+def best_words(state: State, best: Entry) -> str:
+    """What the best ran with: the change that brought it, or that it took all changes back, and is no merit of one."""
+    began: dict[tuple[str | None, str], Any] = {}
+    held = {}
+    for entry in state.ledger[: state.ledger.index(best) + 1] if len(state.ledger) < LEDGER_LONGEST else ():
+        if entry.state in ("settling", "kept", "reverted"):
+            for name, (old, new) in (entry.change or {}).items():
+                began.setdefault((entry.loader, name), old)
+                held[entry.loader, name] = new
+    return "as it began, all changes taken back" if held and held == began else f"with {words_of(best)}"
+
+
+def better_words(state: State) -> str | None:
+    """That what runs now is not the fastest that was seen, so that nobody saves it for that; None where it is."""
+    now_per_s, _ = measured_now(state)
+    base, best = state.baseline.samples_per_s if state.baseline else None, best_entry(state)
+    best_per_s = best.after_samples_per_s if best else base
+    if now_per_s is None or best_per_s is None or best_per_s <= now_per_s * (1.0 + POLICY.clear_pct / 100.0):
+        return None
+    which = best_words(state, best) if best else "before anything was changed"
+    return f"what runs now gives {rate_words(now_per_s)} samples/s; the best seen was {rate_words(best_per_s)} {which}"
+
+
 def text_of(state: State, now_s: float) -> list[str]:
     """The report as lines of text."""
     lines = [headline(state, now_s), ""]
@@ -79,6 +105,8 @@ def text_of(state: State, now_s: float) -> list[str]:
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
     lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
     lines += ["", "Held it back", *[f"  {line}" for line in held_back(state)]]
+    if low := disk.words(state):
+        lines += ["", f"Its disk: {low}"]
     if state.survivors:
         lines += ["", f"Left running: {', '.join(state.survivors)}"]
     return lines
@@ -117,7 +145,7 @@ def trial_line(entry: Entry) -> str:
     parts.append(entry.state.replace("_", " "))
     if entry.before_samples_per_s is not None or entry.after_samples_per_s is not None:
         parts.append(f"{rate_words(entry.before_samples_per_s)} → {rate_words(entry.after_samples_per_s)} samples/s")
-    if entry.landed_s is not None and entry.state not in ("rolled_back", entry.verdict):
+    if entry.landed_s is not None and entry.state not in ("rolled_back", ENDED, entry.verdict):
         parts.append(delta_words(entry))
     if entry.stall_ms is not None:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
@@ -148,7 +176,7 @@ def gain_lines(state: State) -> list[str]:
         lines[0] += " (not measured: the run was changed or over before its second window)"
     if best and entry:
         factor = f", ×{summary['factor']:.2f}" if summary["factor"] else ""
-        lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, with {words_of(entry)}")
+        lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, {best_words(state, entry)}")
     elif base:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
         lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
@@ -181,11 +209,14 @@ def held_back(state: State) -> list[str]:
     lines += [
         f"{words_of(entry)}: {entry.state.replace('_', ' ')}: {entry.reason}"
         for entry in state.ledger
-        if entry.state in ("refused", "rolled_back") and entry.reason
+        if entry.state in ("refused", "rolled_back", ENDED) and entry.reason
     ]
     lines += [f"{words}, asked for from the start: {reason}" for words, reason in not_applied(state).items()]
     if state.probe_reason is not None:
         lines.append(f"nothing of it was seen: {state.probe_reason}")
+    if state.step is None and state.exit_status and state.output is not None and state.output.line:
+        ended = f"it ended with status {state.exit_status} before its first step"
+        lines.append(f"{ended}; its last line: {state.output.line}")
     whole = state.compiled
     if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
         lines.append(f"torch {told}: in no figure of a step or an epoch")

@@ -13,7 +13,6 @@ from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
-    GpuSampled,
     KnobReport,
     LoaderInfo,
     MachineSeen,
@@ -21,6 +20,7 @@ from cockpit.model.events import (
     ProbeConnected,
     Sampled,
 )
+from cockpit.model.gpu import GpuSampled
 from cockpit.model.knobs import Value
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
@@ -110,7 +110,8 @@ class Baseline:
 class Entry:
     """One line of the ledger: a change from its asking to its outcome, and what it gave.
 
-    ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped.
+    ``state``: queued, applying, settling, kept, rolled_back, refused, reverted, dropped, ended (the training did, under
+    it and not as it should).
     ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
     what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
     ``note``: what was said of it before it was applied. ``stall_ms``: how long the training stood still for it in all.
@@ -155,6 +156,8 @@ class State:
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
+    ``recent``: samples in which steps ended, each with all that was sampled since the one before; ``stepping``: what
+    was sampled since the newest of them.
     ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
@@ -185,6 +188,7 @@ class State:
     compiled: CompiledSeen | None = None
     latest: Sampled | None = None
     recent: tuple[Sampled, ...] = ()
+    stepping: Sampled | None = None
     step: int | None = None
     epoch: int | None = None
     step_in_epoch: int | None = None
@@ -198,6 +202,8 @@ class State:
     ledger: tuple[Entry, ...] = ()
     epochs: tuple[EpochEnded, ...] = ()
     output: OutputSeen | None = None
+    disk_free_bytes: int | None = None
+    """What is left on the disk that the output goes to, while that is little."""
     saved_path: str | None = None
     events_dropped: int = 0
     at_s: float = 0.0

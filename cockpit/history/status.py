@@ -11,11 +11,12 @@ from typing import Any
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.names import SCHEMA
 
-from . import compiled, ranks
+from . import compiled, disk, ranks
 from .activity import activity_of
+from .ends import ENDED
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
-from .measure import phases_of
+from .measure import live_rate, phases_of
 from .state import Entry, State
 
 RECENT_BLOCKS = 20
@@ -58,7 +59,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "baseline_samples_per_s": baseline.samples_per_s if baseline else None,
         "phases_ms": {
             "wait": phases.wait_ms if phases else None,
-            "start": phases.start_ms if phases else None,
+            "start": phases.start_ms if phases and phases.wait_ms is not None else None,
             "copy": None,
             "forward": phases.forward_ms if phases else None,
             "backward": phases.backward_ms if phases else None,
@@ -82,7 +83,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             for row in knob_rows(state)
         },
         "ledger": [ledger_line(entry) for entry in state.ledger],
-        "findings": [],
+        "findings": [found for found in (disk.finding(state),) if found],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
         "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),
@@ -91,6 +92,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             "cpus_limited_by": state.machine.cpus_limited_by if state.machine else None,
             "gpus": gpus_of(state, now_s),
             "uses_gpu": uses_gpu(state),
+            "disk_free_bytes": state.disk_free_bytes,
             "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,
@@ -101,15 +103,6 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000.0 * seconds
-
-
-def live_rate(state: State) -> float | None:
-    """Samples per second over the last few seconds in which steps ended; None before the first."""
-    ended = [sample for sample in state.recent if sample.steps and sample.wall_s and sample.samples is not None]
-    if not ended:
-        points = [point.samples_per_s for point in state.rings[0].points[-20:] if point.samples_per_s]
-        return points[-1] if points else None
-    return sum(sample.samples or 0 for sample in ended) / sum(sample.wall_s or 0.0 for sample in ended)
 
 
 def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
@@ -144,11 +137,14 @@ def found_of(state: State, entry: Entry) -> dict[str, Any]:
     }
 
 
-OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused"}
+OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused", ENDED: ENDED}
 
 
 def ledger_line(entry: Entry) -> dict[str, Any]:
-    """One change as JSON; ``outcome`` is null while it is pending or settling."""
+    """One change as JSON; ``outcome`` is null while it is pending or settling.
+
+    ``ended``: the training has ended under it, and not as it should: the reason says how.
+    """
     return {
         "id": entry.id,
         "at_step": entry.at_step,

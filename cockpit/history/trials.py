@@ -6,14 +6,13 @@ is renewed with every block until the next change lands, and never touched again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
-from cockpit.model.knobs import BATCH_KNOBS, BY_NAME, SCRIPT, Value, show_value
+from cockpit.model.knobs import BATCH_KNOBS, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -27,7 +26,9 @@ _FROM = {
     "rolled_back": (*PENDING, "settling", "kept"),
 }
 """The states in which a change takes each word of the probe."""
-IN_THE_MIDDLE = "the training ended as it came into force, before it was seen there"
+
+
+REPLACED = "the next change came before it was measured"
 
 
 def asked(state: State, event: ChangeAsked) -> State:
@@ -66,6 +67,8 @@ def moved(state: State, event: ChangeMoved) -> State:
         # the first step under it; whether it is in force can only be said some steps later
         at_step=event.step if event.state == "applying" else entry.at_step,
     )
+    if event.state in ("applying", "settling"):
+        state = _in_turn(state, entry)
     if event.state == "settling":
         return _landed(state, after, event)
     if event.state == "rolled_back" and entry.landed_s is not None:
@@ -80,6 +83,14 @@ def moved(state: State, event: ChangeMoved) -> State:
         current = state.current
         state = replace(state, current=replace(current, discard_steps=max(current.discard_steps, _discard(event))))
     return with_entry(state, after)
+
+
+def _in_turn(state: State, entry: Entry) -> State:
+    """What lands stands before whatever still waits: undo takes back what landed last, not what was asked last."""
+    at = state.ledger.index(entry)
+    first = next((place for place, other in enumerate(state.ledger[:at]) if other.state == "queued"), at)
+    before, between, after = state.ledger[:first], state.ledger[first:at], state.ledger[at + 1 :]
+    return replace(state, ledger=(*before, entry, *between, *after))
 
 
 def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
@@ -149,7 +160,9 @@ def _mark_superseded(state: State) -> State:
     if other is None or other.state != "settling":
         return state
     word = "kept" if other.epoch_over or not needs_epoch(other) else "settling"
-    return with_entry(state, replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None))
+    reason = f"{other.reason}; {REPLACED}" if other.reason else REPLACED
+    after = replace(other, state=word, verdict=NOT_COMPARABLE, delta_pct=None, interval_pct=None, reason=reason)
+    return with_entry(state, after)
 
 
 def _mark_reverted(state: State, entry: Entry) -> State:
@@ -236,39 +249,6 @@ def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
             verdict=delta.verdict if kept or entry.state == "kept" else SETTLING,
         ),
     )
-
-
-def close_pending(state: State, at_s: float) -> State:
-    """The training has ended: what was still asked for never came into force."""
-    for entry in state.ledger:
-        if entry.state == "applying" and entry.at_step is not None:
-            # steps may have run under it, and it may be what ended them: never "not applied"
-            reason = entry.reason or IN_THE_MIDDLE
-            after = replace(entry, state="settling", state_s=at_s, verdict=NOT_COMPARABLE, reason=reason)
-            state = with_entry(state, after)
-        elif entry.state in PENDING:
-            never = why_never(state, entry.asked)
-            after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
-            state = with_entry(state, after)
-        elif entry.state == "settling":
-            reason = entry.reason or "the training ended before it was measured"
-            state = with_entry(state, replace(entry, verdict=NOT_COMPARABLE, reason=reason))
-    return state
-
-
-def why_never(state: State, knobs: Iterable[str]) -> str:
-    """Why none of ``knobs`` that were still asked for came into force, now that the training has ended."""
-    ended = "the training ended before it could be applied"
-    if state.probe == "waiting":
-        likely = "no torch, python -I or -E, or PYTHONPATH replaced"
-        return f"{ended}: nothing of it was seen ({state.probe_reason or likely})"
-    if all(BY_NAME[name].room == "kernel" for name in knobs if name in BY_NAME):
-        return ended if state.step else ended + ": no training step was seen in it"
-    if not state.loaders:
-        return ended + ": no DataLoader was seen in it"
-    if all(loader.role != "train" for loader in state.loaders):
-        return ended + ": no DataLoader was seen to train"
-    return ended
 
 
 def words_of(entry: Entry) -> str:

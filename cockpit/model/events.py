@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Union, get_args
 
 from .compiled import CompiledSeen
-from .gpu import GpuFigures
+from .disk import DiskSeen
+from .gpu import GpuSampled
 from .knobs import Value
 from .missing import ProbeMissed
 from .ranks import RanksSeen
@@ -160,16 +161,6 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class GpuSampled:
-    """The accelerators that the run uses, about once a second. ``trouble``: why nothing is told about any of them."""
-
-    at_s: float
-    devices: tuple[GpuFigures, ...] = ()
-    trouble: str | None = None
-    driver: str | None = None
-
-
-@dataclass(frozen=True)
 class BlockMeasured:
     """At least ten consecutive whole steps under one setup: the unit that comparisons are built from.
 
@@ -296,6 +287,6 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed,
+    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, DiskSeen,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

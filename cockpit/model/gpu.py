@@ -36,3 +36,13 @@ class GpuFigures:
     missing: Mapping[str, str] | None = None
     source: str | None = None
     verified: bool = False
+
+
+@dataclass(frozen=True)
+class GpuSampled:
+    """The accelerators that the run uses, about once a second. ``trouble``: why nothing is told about any of them."""
+
+    at_s: float
+    devices: tuple[GpuFigures, ...] = ()
+    trouble: str | None = None
+    driver: str | None = None

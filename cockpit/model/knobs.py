@@ -109,7 +109,7 @@ KNOBS: tuple[Knob, ...] = (
         "autocast",
         "choice",
         "kernel",
-        "run the model's forward in lower precision where that is safe",
+        "train the model in lower precision where that is safe; evaluation stays",
         choices=("off", "bf16", "fp16"),
     ),
     Knob(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FAILED = "the probe failed while it was loaded"
+"""How the one reason begins that no waiting changes."""
+
 
 @dataclass(frozen=True)
 class ProbeMissed:

@@ -162,8 +162,16 @@ class Asks:
         """Called a few times a second: asks whose time has come want attention at the next batch."""
         for ask in list(self.waiting):
             self._foretell(ask)
+            if ask.due is None and ask.state == "queued":
+                self._refuse_unfit(ask)  # what nobody could know when it was asked for
             if ask.due is not None and ask.due[0] == "time" and now_ns - self.began_ns >= ask.due[1] * 1e9:
                 self._recorder.attention = True
+
+    def _refuse_unfit(self, ask: Ask) -> None:
+        try:
+            self.foresee(ask)
+        except Refused as error:
+            self.move(ask, "refused", error.reason)
 
     def for_loader(self, record: LoaderRecord) -> list[Ask]:
         """What is due for this loader and has not landed on it, in the order it was asked."""

@@ -24,6 +24,8 @@ from .streams import OTHER, TRAIN, LoaderRecord, Stream
 
 BATCH = "batch_size"
 SURE_STEPS = 3
+TOGETHER = 2
+"""Batches of each of two loaders, trained on while both are open: they make up steps together."""
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -50,6 +52,10 @@ class Batching:
         self._asks = asks
         self._kernels = kernels
         self.schedules = Schedules()
+        self.made_for: Mapping[int, str] = {}
+        """By size: why the loop takes no other, where that was seen."""
+        self.no_room: Callable[[LoaderRecord, int], str | None] = lambda record, size: None
+        """Why the machine has no room for batches of a size."""
         self.rolled_back: Callable[[LoaderRecord, Ask, str], None] = lambda record, ask, reason: None
         self.closing = False
         """The process ends: an epoch that is cut short now says nothing about its batch size."""
@@ -75,8 +81,8 @@ class Batching:
         record.shared = record.batch.whole is None and self._registry.shares_batches(loader)
         record.batch.look()
 
-    def facts(self, record: LoaderRecord) -> Facts:
-        """What the loop over this loader has been seen to do."""
+    def facts(self, record: LoaderRecord, boundary: bool = False) -> Facts:
+        """What the loop over this loader has been seen to do; ``boundary``: its next epoch is about to begin."""
         open_one = record.open_stream()
         return Facts(
             used_up=record.used_up,
@@ -89,30 +95,32 @@ class Batching:
             shared=record.shared,
             compiled=compiles(),
             ends_after=self.schedules.ends_after(self._recorder.steps),
+            made_for=self.made_for.get(record.batch.in_force),
+            # who asks in every epoch has not yet had the time to do so in this one
+            kept_length=record.lengths.kept(record.iterators if boundary else record.iterators - 1),
         )
 
     def length_asked(self, loader: Any, *_: Any) -> None:
         """Entry of ``DataLoader.__len__``: what was made of a length does not follow a change of it.
 
-        The first to ask is told of, but who may decide something by it rather than who shows it.
+        Who may decide something by it counts for more than who shows it.
         """
-        known = self._registry.asked_of(loader)
-        if known is not None and not is_bar(known):
-            return  # some loops ask at every step
-        asker = asker_of(self._folder, _OURS)
-        if asker is not None and (known is None or not is_bar(asker)):
-            self._registry.length_asked(loader, asker)
+        asker = None if self._registry.asks_again(loader) else asker_of(self._folder, _OURS)
+        if asker is not None:
+            self._registry.length_asked(loader, asker, not is_bar(asker))
 
     def left_length(self, token: Any, result: Any, error: BaseException | None) -> None:
         """Nothing to leave."""
 
     def _shares_steps(self, record: LoaderRecord) -> bool:
-        """Whether another training loader served the steps of this one's last epoch too."""
-        first, until = record.span
+        """Whether another training loader served the steps of this one's last epoch too, or serves its present ones."""
+        own, (first, until) = record.open_stream(), record.span
         for other in list(self._registry.records.values()):
             stream = other.stream
-            if other is record or other.role != TRAIN or stream is None or until <= first:
+            if other is record or other.role != TRAIN or stream is None:
                 continue
+            if own is not None and not stream.ended and min(own.consumed, stream.consumed) >= TOGETHER:
+                return True
             if first <= stream.first_step < until or (not stream.ended and stream.first_step < until):
                 return True
         return False
@@ -174,15 +182,15 @@ class Batching:
     def _size(self, record: LoaderRecord, value: Value, again: bool = False) -> int:
         batch = record.batch
         self._look(record, record.alive())
-        facts = self.facts(record)
+        facts = self.facts(record, boundary=True)
         if again:  # a loader made anew at a place whose loop has shown already that it takes this size
-            facts = facts._replace(used_up=True, framework=None, zipped=False, ends_after=None)
+            facts = facts._replace(used_up=True, framework=None, zipped=False, ends_after=None, kept_length=None)
         size: int = batch.check(value, facts)
         if size == batch.in_force or size == batch.script:
             return size
         if facts.used_up is None:
             raise NotYet(batch.refusal(facts).reason or "")
-        reason = None if again else self._kernels.too_large(size, batch.largest)
+        reason = None if again else self._kernels.too_large(size, batch.largest) or self.no_room(record, size)
         if reason is not None:
             raise Refused(reason)
         return size

@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable
 
+from .children import hide
 from .feed import Feed
 from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
@@ -219,12 +220,11 @@ class Chain:
         if self._recipe.iterable and self._handed_out:
             return False  # a stream cannot be asked again for what it has already given
         reason = (obituary(source) if source.waiting else None) or why(error)
-        lost: list[Any] = []
-        for each in [*self.draining, self.live]:
+        sources, lost = [*self.draining, self.live], []
+        for each in sources:
             lost.extend(each.undelivered())
             if each.delivered:
                 self._seeds.used()
-            self._mechanism.abandon(each)
         self._feed.give_back(lost)
         self.draining, self.live = [], None
         if blamed and source.waiting:
@@ -232,6 +232,8 @@ class Chain:
         elif blamed:
             self._doubt = self._doubt or Doubt(self.group, reason, type(error), list(self._ways_back))
             self.group = self._ways_back.pop(0)
+        for each in sources:  # last, since a signal handler of the script's may raise while they are waited for
+            self._mechanism.abandon(each)
         return True
 
     def _acquit(self, error: Exception) -> None:
@@ -279,6 +281,7 @@ class Chain:
                 return reused
         source = self._mechanism.build(self._recipe, group, self._seeds.now(), self._feed, self._script, self._patience)
         source.user = weakref.ref(self)
+        hide(source)
         self._keep(source if group.persistent_workers else None)
         return source
 

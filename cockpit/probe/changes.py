@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from ..model.knobs import Value
+from ..model.knobs import SCRIPT, Value
 from .asks import Ask, Asks, of_group
 from .batching import BATCH, Batching, NotYet
+from .endings import Endings
 from .groups import Group, Refused, script_group
 from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
@@ -37,7 +38,7 @@ class Changes:
         self._kernels = kernels
         self._batching = batching
         self._rollbacks = Rollbacks(recorder, registry, asks, batching, kernels)
-        self.epoch_over = batching.epoch_over
+        self.epoch_over = Endings(batching.epoch_over).over
         self._recorder = recorder
         self._registry = registry
         self._asks = asks
@@ -143,8 +144,8 @@ class Changes:
 
     def at_next(self, stream: Stream, iterator: Any) -> None:
         """Entry of ``__next__`` with something waiting: swap if an ask wants it now."""
-        asks = [ask for ask in self._asks.for_loader(stream.record) if ask.now]
-        again = bool(asks) and stream.control is not None and self._swap(asks, stream, iterator, stream.control)
+        asks, control = [ask for ask in self._asks.for_loader(stream.record) if ask.now], stream.control
+        again = bool(asks) and control is not None and self._swap(asks, stream, iterator, control)
         self._asks.look_ahead(again)
 
     def _swap(self, asks: list[Ask], stream: Stream, iterator: Any, control: Any) -> bool:
@@ -172,8 +173,7 @@ class Changes:
             for ask in landing:
                 self._rather_later(ask, record, control, record.group or control.script, error.reason)
             return False
-        stall = recorder.clock() - began
-        stream.stalled_ns += stall
+        stream.stalled_ns += (stall := recorder.clock() - began)
         if done is None:
             return True
         for ask in landing:
@@ -185,15 +185,14 @@ class Changes:
         return False
 
     def _is_already(self, ask: Ask, record: LoaderRecord) -> bool:
-        """Whether nothing would change: asked again while the first ask of it was landing, which nobody could see."""
-        if ask.kernels or ask.due is not None or ask.undoes is not None or ask.done_on:
+        """Whether nothing would change: asked for before anybody could see what is in force, or while it landed."""
+        if ask.due is not None or ask.undoes is not None or ask.done_on or not self._kernels.stands(ask):
             return False
         for loader in [record] if ask.loader is not None else self._registry.training():
-            for group in (loader.in_force, loader.group):
-                if group is None:
-                    return False
-                values = self._batching.values(group, loader)
-                if any(values[name] != value for name, value in ask.knobs.items()):
+            asked = {name: value for name, value in ask.knobs.items() if value != SCRIPT or name in loader.wanted}
+            for group in (loader.in_force, loader.group or loader.script):
+                values = None if group is None else self._batching.values(group, loader)
+                if values is None or any(values[name] != value for name, value in asked.items()):
                     return False
         return True
 

@@ -11,6 +11,7 @@ from .chain import Chain
 from .groups import Group
 from .mechanism import Mechanism
 from .sources import Recipe
+from .workers import facts_of, live_pids, ready_in
 
 
 def new_front(mechanism: Mechanism, recipe: Recipe, script: Group, loader: Any) -> tuple[Any, Any]:
@@ -58,3 +59,29 @@ def take_stall_ns(iterator: Any) -> int:
         return 0
     stall_ns, chain.stall_ns = chain.stall_ns, 0
     return stall_ns
+
+
+def facts_behind(iterator: Any, script: Group, last: Group) -> Group:
+    """What is really in force behind ``iterator``; ``last`` where it has ended."""
+    chain = chain_of(iterator)
+    if chain is not None:
+        return chain.facts()
+    if getattr(iterator, "_shutdown", False) or not hasattr(iterator, "_pin_memory"):
+        return last
+    facts = facts_of(iterator)
+    return facts if hasattr(iterator, "_workers") else script._replace(pin_memory=facts.pin_memory)
+
+
+def pids_behind(iterator: Any) -> tuple[int, ...]:
+    """Process ids of all workers behind ``iterator`` that are alive."""
+    chain = chain_of(iterator)
+    return chain.pids() if chain is not None else live_pids(iterator)
+
+
+def queue_behind(iterator: Any) -> tuple[int, int] | None:
+    """Batches that lie ready behind it, and how many there may be; None without workers or where nobody can tell."""
+    chain = chain_of(iterator)
+    if chain is not None:
+        return chain.queue()
+    ready = ready_in(iterator)
+    return None if ready is None else (ready, iterator._prefetch_factor * iterator._num_workers)

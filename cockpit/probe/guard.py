@@ -124,7 +124,7 @@ class Guard:
 
         ``charged_ns`` is what had been charged to phases at the beginning, so that nothing counts twice.
         Other threads pass straight through. Written out flat: each call it saves is saved every step.
-        ``on_trial`` stands in for ``original`` while a change is on trial, and is one frame more.
+        ``on_trial`` stands in for ``original`` while somebody looks at each call, and is one frame more.
         """
         is_compiling, switch = self._is_compiling, self.switch(name)
         clock, ident = recorder.clock, recorder.ident
@@ -138,7 +138,8 @@ class Guard:
             was, charged = recorder.doing, recorder.charged
             recorder.doing = phase
             began = recorder.since = clock()
-            work = original if on_trial is None or recorder.trial is None else on_trial
+            looked_at = recorder.trial is not None or recorder.on_backward is not None
+            work = on_trial if looked_at and on_trial is not None else original
             try:
                 return work(*args, **kwargs)
             except BaseException as error:

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable
 
 from ..model.names import ENV_RUN
+from . import late_starts
 from . import recorder as phases
 from .handoff.session import LIVE
 from .kernels.trial import watched
@@ -87,6 +88,11 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
         saves = Spell(recorder, phases.SAVE)
         module.save = torch.save = guard.around("saving", torch.save, saves.entering, saves.left)
 
+    def workers() -> None:
+        watchdog = sys.modules["torch.utils.data._utils.worker"].ManagerWatchdog
+        entering, left = late_starts.entering, late_starts.left
+        watchdog.__init__ = guard.around("workers", watchdog.__init__, entering, left)
+
     def endings() -> None:
         workers = sys.modules["torch.utils.data.dataloader"]._MultiProcessingDataLoaderIter
         ends = Spell(recorder, phases.LOADER_END)
@@ -99,8 +105,8 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
 
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
-        "twice": twice, "optimizer": optimizers, "saving": saving, "endings": endings, "forward": forward,
-        "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "twice": twice, "optimizer": optimizers, "saving": saving, "workers": workers, "endings": endings,
+        "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from types import CodeType
 from typing import Any, Callable
 
 from .feed import Feed
 from .groups import Group
+from .held import HeldWatch
 from .patience import Patience
+from .reach import names_in
 from .sources import Gate, MultiSource, Recipe, SingleSource, Source
 from .stuck import StuckWatch
-from .workers import abandon
+from .workers import ENDING_S, abandon
 
 PRIVATE_NAMES = {
     "DataLoader": "__iter__ _get_iterator _index_sampler _auto_collation _iterator _dataset_kind"
@@ -27,7 +27,8 @@ PRIVATE_NAMES = {
     " _num_yielded _pin_memory _profile_name _dataset_kind",
     "_SingleProcessDataLoaderIter": "_next_data _dataset_fetcher",
     "_MultiProcessingDataLoaderIter": "_next_data _reset _get_data _try_get_data _try_put_index _process_data"
-    " _shutdown_workers _task_info _send_idx _workers _workers_status _index_queues _data_queue _worker_result_queue"
+    " _shutdown_workers _mark_worker_as_unavailable _task_info _send_idx _workers _workers_status _index_queues"
+    " _data_queue _worker_result_queue"
     " _workers_done_event _worker_pids_set _shutdown _prefetch_factor _in_order _persistent_workers"
     " _pin_memory_thread _pin_memory_thread_done_event",
 }
@@ -60,10 +61,12 @@ class Mechanism:
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
         self.torch = torch
         self.clock = clock
+        self.wrapper = torch._utils.ExceptionWrapper
         self.patience_s: float | None = None
         self.stuck = StuckWatch()
-        self.making = False
-        """Whether workers that the script has not asked for are being started just now."""
+        self.held = HeldWatch(torch, clock)
+        self.making: Any = None
+        """The source whose workers are being started just now, where the script has not asked for them."""
         self.off: str | None = None
         data = torch.utils.data.dataloader
         self.off = missing(data)
@@ -103,7 +106,7 @@ class Mechanism:
         source = kind.__new__(kind)
         source.prepare(group, seed, feed, recipe, self.gate if group != script else None, patience)
         try:
-            self.making = group != script
+            self.making = source if group != script else None
             with Unsaid(self._data):
                 source.__init__(self.view(recipe, group))
         except BaseException:
@@ -111,7 +114,7 @@ class Mechanism:
             feed.give_back(source.undelivered())
             raise
         finally:
-            self.making = False
+            self.making = None
         source._index_sampler = recipe.index_sampler
         if group.num_workers and group != script:
             self.stuck.add(source)
@@ -123,7 +126,8 @@ class Mechanism:
         return recipe.view(pinned, self.generator(), ())
 
     def abandon(self, source: Any) -> None:
-        abandon(source, self.gate.leave)
+        # who has been waited for long enough is not waited for again
+        abandon(source, self.gate.leave, 0.0 if getattr(source, "given_up", None) else ENDING_S)
 
 
 def _tolerant(leave: Callable[[int], None]) -> Callable[[int], None]:
@@ -212,14 +216,3 @@ def spoken_of(cls: type) -> set[str]:
                     names.update(names_in(getattr(part, "__code__", None)))
                     part = getattr(part, "__wrapped__", None)
     return names
-
-
-def names_in(code: CodeType | None) -> Iterator[str]:
-    """Names that ``code`` mentions, functions nested in it included."""
-    if code is None:
-        return
-    yield from code.co_names
-    constants: tuple[Any, ...] = code.co_consts
-    for constant in constants:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)

@@ -63,12 +63,15 @@ class Preflight:
 
     def foretell(self, ask: Ask) -> str | None:
         """What ``ask`` alone would need and the machine does not have; None: nothing is known yet of its loaders."""
-        knobs, found = ask.group_knobs, dict[str, None]()
+        knobs, size, found = ask.group_knobs, ask.knobs.get("batch_size"), dict[str, None]()
         meant = [record for record in list(self._records.values()) if _is_meant(ask, record)]
-        if knobs and all(record.in_force is None for record in meant):
+        if (knobs or size) and all(record.in_force is None for record in meant):
             return None
-        for record in meant if knobs else ():
-            found.update(dict.fromkeys([self._of(record, knobs) or ""]))
+        for record in meant:
+            words = self._of(record, knobs) if knobs else None
+            if words is None and isinstance(size, int):
+                words = self.too_large(record, size)
+            found.update(dict.fromkeys([words or ""]))
         return "; ".join(filter(None, found))
 
     def of(self, record: LoaderRecord) -> tuple[Mapping[str, Value], str | None]:
@@ -78,6 +81,15 @@ class Preflight:
             if _is_meant(ask, record) and ask.due is None and record.id not in ask.done_on:
                 waiting.update({name: value for name, value in ask.knobs.items() if name in LOADER_KNOBS})
         return waiting, self._of(record, waiting) if waiting else None
+
+    def too_large(self, record: LoaderRecord, size: int) -> str | None:
+        """Why batches of ``size`` will not fit beside the workers that are there, or None. At a boundary only.
+
+        A way back there is none: those are the script's own workers, and torch ends the training with them.
+        """
+        if record.in_force is None or not record.in_force.num_workers or not record.weight or not record.batch_size:
+            return None
+        return larger_batches(record.in_force, record.weight, size, record.batch_size, look(record.workers))
 
     def _of(self, record: LoaderRecord, knobs: Mapping[str, Value]) -> str | None:
         if record.in_force is None or record.script is None:
@@ -134,6 +146,23 @@ def warnings(group: Group, before: Group, weight: Weight | None, machine: Machin
         _memory(group, before, weight, machine, forks),
     )
     return [words for words in found if words]
+
+
+def larger_batches(group: Group, weight: Weight, size: int, before: int, machine: Machine) -> str | None:
+    """What batches of ``size`` instead of ``before`` would need and the machine does not have, or None."""
+    batch = weight.size * size // before
+    ready, more = group.capacity * batch, batch - weight.size
+    if more <= 0:
+        return None
+    what = "%d workers × %d batches of %s" % (group.num_workers, group.prefetch_factor or 0, words_of(batch))
+    if machine.shm_free is not None and ready > machine.shm_free:
+        return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(ready), words_of(machine.shm_free))
+    # each worker holds the samples of a batch and the batch made of them; /dev/shm is memory too
+    needed = group.num_workers * 2 * more + group.capacity * more
+    if machine.memory_left is not None and needed > machine.memory_left:
+        left = words_of(machine.memory_left)
+        return "%s may need %s of memory more, and %s are left" % (what, words_of(needed), left)
+    return None
 
 
 def _shm(group: Group, before: Group, weight: Weight | None, machine: Machine) -> str | None:

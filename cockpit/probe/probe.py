@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
-from . import worker_stacks
+from . import unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -24,6 +24,7 @@ from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
 from .link import Link
+from .one_size import OneSize
 from .patience import least_s
 from .preflight import Preflight
 from .pulse import PERIOD_S, Pulse
@@ -64,7 +65,10 @@ class Probe:
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
+        self.one_size = OneSize(torch, self.recorder, self.registry, self.asks, self.kernels, self.guard.run)
+        self.batching.made_for = self.one_size.found
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
+        self.batching.no_room = lambda record, size: self.guard.run("preflight", self.preflight.too_large, record, size)
         trials = self.landing.trials
         self.asks.foretellers.append(lambda ask: self.guard.run("kernels", trials.foretell, ask))
         trials.scheduled = self.batching.schedules.are_any
@@ -223,7 +227,8 @@ class Probe:
             self.guard.run("forward", self.roots.settle)
         self.guard.run("kernels", self.landing.at_step)
         self.guard.run("forward", self.roots.look_again, self.recorder.steps, self.landing.lost)
-        self.recorder.awaited = self.landing.waits or self.roots.searching
+        self.guard.run("batches", self.one_size.at_step)
+        self.recorder.awaited = self.landing.waits or self.roots.searching or self.one_size.looks
         if self.guard.run("devices", self.devices.look, self.clock()):
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
@@ -262,8 +267,9 @@ class Probe:
 
     def _start_over(self) -> None:
         self.child = True
-        if self.mechanism.making:
+        if self.mechanism.making is not None:
             self.guard.run("stacks", worker_stacks.ready)
+            self.guard.run("unsent", unsent.ready, self.mechanism.making, self.mechanism.wrapper)
         self.pulse.forget()
         self.link.close()
         self.link = self._new_link()

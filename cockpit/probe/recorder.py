@@ -115,6 +115,8 @@ class Recorder:
         """While a step ends where the first forward of the next has been: its backward needs things as they are."""
         self.trial: Any = None
         """The change of the kernels that settles, which looks on at each backward."""
+        self.on_backward: Any = None
+        """Told of what each backward begins from, while another batch size is asked for."""
         self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._optimizer_began = (0, 0, OTHER)
         self.optimizer_depth = 0

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import multiprocessing
 import sys
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS
+from .dataset_watch import DatasetWatch
 from .groups import Group
-from .mechanism import Mechanism, names_in
+from .held import Held
+from .imported_anew import set_since_import
+from .mechanism import Mechanism
+from .reach import NOT_SCRIPTS, names_in, package_of
 from .sources import RECIPE_FIELDS
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
@@ -44,39 +47,25 @@ class Limits(NamedTuple):
     workers_reason: str | None = None
 
 
-class DatasetWatch:
-    """Whether the script changes its dataset between epochs: attributes, plain ones by value, others by identity.
-
-    ``changed`` since the look before; ``changing``: the first attribute that ever was.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[str, Any] | None = None
-        self.changed = False
-        self.changing: str | None = None
-
-    def look_at(self, dataset: Any) -> None:
-        plain = (bool, int, float, str, bytes, type(None))
-        attributes = list(getattr(dataset, "__dict__", {}).items())
-        now = {name: value if isinstance(value, plain) else id(value) for name, value in attributes}
-        seen, self._seen = self._seen, now
-        different = [name for name, value in now.items() if seen is not None and seen.get(name) != value]
-        self.changed = bool(different)
-        self.changing = self.changing or (different[0] if different else None)
-
-
-def limits_of(mechanism: Mechanism, loader: Any, script: Group, changing: str | None = None) -> Limits:
-    """Looks at ``loader``, whose own settings are ``script``.
-
-    ``changing``: an attribute of the dataset that the script has been seen to change between epochs.
-    """
+def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None = None) -> Limits:
+    """Looks at ``loader``, whose own settings are ``script``; ``watch`` has looked at its dataset before."""
+    changing = None if watch is None else watch.changing
     whole = mechanism.off or _whole_reason(mechanism, loader)
     if whole is not None:
         return Limits({name: Refusal(can=False, can_now=False, reason=whole) for name in LOADER_KNOBS}, whole)
-    workers, why = _allowed_workers(mechanism, loader, script)
+    workers, why = _allowed_workers(mechanism, loader, script, watch)
     knobs = {name: Refusal() for name in LOADER_KNOBS}
+    notes = []
     if changing is not None and script.num_workers == 0:
-        knobs["num_workers"] = Refusal(note="what the dataset does to itself (%s) would stay in the workers" % changing)
+        notes.append("what the dataset does to itself (%s) would stay in the workers" % changing)
+    asked_earlier = own_sampler(loader) if script.num_workers == 0 else None
+    if asked_earlier is not None:
+        notes.append(
+            "workers make the loader ask %s some batches earlier: if it looks at the training, it chooses others"
+            % asked_earlier
+        )
+    if notes:
+        knobs["num_workers"] = Refusal(note="; ".join(notes))
     if workers is not None:
         only = Refusal(can=False, can_now=False, reason=why)
         knobs["num_workers"] = only if len(workers) == 1 else Refusal(note="1 at most: %s" % why)
@@ -89,18 +78,33 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, changing: str | 
     return Limits(knobs, None, workers, why)
 
 
-def _allowed_workers(mechanism: Mechanism, loader: Any, script: Group) -> tuple[frozenset[int] | None, str | None]:
-    held = held_file(loader.dataset)
-    if held is not None and script.num_workers == 0:
-        return frozenset([0]), "the dataset holds an open file (%s), whose position workers would share" % held
+def with_held(limits: Limits, held: Held) -> Limits:
+    """``limits`` of a loader whose dataset holds what workers would share."""
+    own = limits.knobs["num_workers"]
+    if limits.whole is not None or not own.can or held == (None, None):
+        return limits
+    if held.refused is not None:
+        knobs = {**limits.knobs, "num_workers": Refusal(can=False, can_now=False, reason=held.refused)}
+        return Limits(knobs, None, frozenset([0]), held.refused)
+    note = "; ".join(filter(None, (own.note, held.note)))
+    return limits._replace(knobs={**limits.knobs, "num_workers": own._replace(note=note)})
+
+
+def _allowed_workers(
+    mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None
+) -> tuple[frozenset[int] | None, str | None]:
     if script.num_workers == 0 and runs_again(loader):
         return frozenset([0]), 'workers would run the script again: it has no if __name__ == "__main__"'
     lost = cannot_be_pickled(loader) if script.num_workers == 0 and not forks(loader) else None
     if lost is not None:
         return frozenset([0]), "%s, which cannot be pickled for workers that are not forked" % lost
-    if loader._dataset_kind == mechanism.iterable_kind and not shards(mechanism.torch, loader):
+    anew = set_since_import(loader) if script.num_workers == 0 and not forks(loader) else None
+    if anew is not None:
+        return frozenset([0]), "workers import the script anew, and what it has made of %s since is not there" % anew
+    seen = watch.whole if watch is not None else None
+    if loader._dataset_kind == mechanism.iterable_kind and (seen or not shards(mechanism.torch, loader)):
         # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
-        return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), STREAM_WHOLE
+        return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), seen or STREAM_WHOLE
     return None, None
 
 
@@ -148,14 +152,15 @@ def _has(thing: Any, name: str) -> bool:
     return inspect.getattr_static(thing, name, None) is not None
 
 
-def held_file(dataset: Any) -> str | None:
-    """The name of the attribute under which the dataset holds an open file that is read by position, or None."""
-    for name, value in list(getattr(dataset, "__dict__", {}).items()):
-        if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
-            if not value.closed and value.readable():
-                return str(name)
-        elif type(value).__module__.split(".")[0] in ("h5py", "tables", "lmdb"):
-            return str(name)
+def own_sampler(loader: Any) -> str | None:
+    """The name of a sampler's class that the script has written itself: what it looks at, nobody can know."""
+    sampler, batches = loader.sampler, loader.batch_sampler
+    parts = (batches, getattr(batches, "sampler", None) if type(batches).__module__.startswith("torch.") else None)
+    for part in (*parts, sampler):
+        kind = type(part)
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+        if part is not None and package_of(kind) not in NOT_SCRIPTS and "site-packages" not in file:
+            return kind.__name__
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable
 
+from .lengths import MOST
 from .streams import OTHER, TRAIN, LoaderRecord
 
 TWINS = 4
@@ -18,7 +19,10 @@ TWINS = 4
 class _Made:
     """One DataLoader object: where it was made, its name once it has one, its LoaderControl once it needs one."""
 
-    __slots__ = ("asked", "batch", "control", "key", "met", "name", "opens", "place", "ref", "root")
+    __slots__ = (
+        "asked", "asking", "batch", "control", "decided", "key", "met", "name", "opens", "place", "ref", "root",
+        "times",
+    )  # fmt: skip
 
     def __init__(self, ref: weakref.ref[Any], place: str) -> None:
         self.ref = ref
@@ -28,6 +32,9 @@ class _Made:
         self.met = False
         self.control: Any = None
         self.asked: str | None = None
+        self.asking: set[str] = set()
+        self.decided = False
+        self.times = 0
         self.batch: Any = None
         self.key: tuple[str, bool, int] = (place, False, 0)
         """What knows it again in another process: place, whether made inside an epoch, how many were made there before
@@ -116,20 +123,29 @@ class Registry:
             record.epochs_before, record.epochs = self.counted.pop(name, (0, 0))
         fresh, entry.met = not entry.met or record.loader is not entry.ref, True
         record.loader, record.asked_length = entry.ref, record.asked_length or entry.asked
+        asking, entry.asking, entry.times = entry.asking, set(), 0
+        record.lengths.heard(asking, record.iterators)
         return record, fresh
 
-    def asked_of(self, loader: Any) -> str | None:
-        """Who has called ``len(loader)``, so far as anybody told."""
-        entry = self._made.get(id(loader))
-        return None if entry is None else entry.asked
-
-    def length_asked(self, loader: Any, by: str) -> None:
-        """``by`` has called ``len(loader)``."""
-        if self.known(loader):
-            entry = self._made[id(loader)]
-            entry.asked = by
+    def length_asked(self, loader: Any, by: str, decides: bool) -> None:
+        """``by`` has called ``len(loader)``. The first is told of, but who ``decides`` by it before who shows it."""
+        if not self.known(loader):
+            return
+        entry = self._made[id(loader)]
+        if decides:
+            entry.asking.add(by)
+        if entry.asked is None or (decides and not entry.decided):
+            entry.asked, entry.decided = by, decides
             if entry.name in self.records:
                 self.records[entry.name].asked_length = by
+
+    def asks_again(self, loader: Any) -> bool:
+        """Whether its length was asked for so often since its last ``__iter__`` that nobody has to look who does."""
+        entry = self._made.get(id(loader))
+        if entry is None:
+            return True
+        entry.times += 1
+        return entry.times > MOST
 
     def _name_those_made_at(self, last: _Made) -> None:
         """Names all loaders of one place in the order they were made, up to and including ``last``."""

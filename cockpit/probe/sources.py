@@ -1,11 +1,12 @@
 """What loads batches behind a managed iterator: torch's own two iterator classes, fed from a Feed.
 
 Made by the mechanism from the torch that it is handed; used by the chain. A source is never handed to a script.
-It must draw from nothing that the script can see, and abandoning it must never wait for its workers.
+It must draw from nothing that the script can see, and ending it must never wait without an end.
 """
 
 from __future__ import annotations
 
+from multiprocessing.util import is_exiting
 from threading import get_ident, main_thread
 from time import monotonic
 from types import SimpleNamespace
@@ -251,14 +252,18 @@ class MultiSource(Source):
         self._shutdown_workers()
 
     def _shutdown_workers(self) -> None:
-        # torch waits for ever for its pinning thread, and for a worker that does not mind being told to end; the
-        # script has asked for neither worker, so what does not end in time is ended
-        if self.gate is not None and not self._shutdown:
-            self.gate.leave(id(self))
-            self._worker_pids_set = False
-            if not end_in_time(self):
-                abandon(self, self.gate.leave)
-        super()._shutdown_workers()  # type: ignore[misc]
+        # torch waits for ever: for its pinning thread, a worker that minds nothing, a lock that a killed one has kept
+        if self.gate is None:
+            super()._shutdown_workers()  # type: ignore[misc]
+        elif not self._shutdown and not is_exiting():  # then multiprocessing ends them, without waiting
+            end_in_time(self)
+            abandon(self, self.gate.leave, 0.0)
+
+    def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:
+        if self.gate is None:
+            super()._mark_worker_as_unavailable(worker_id, shutdown)  # type: ignore[misc]
+        else:
+            self._workers_status[worker_id] = False  # torch would take that lock
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter and self.gate is not None:
@@ -284,7 +289,8 @@ class MultiSource(Source):
         # a stream cannot be asked again for what it has given: there is no way back once it has begun
         may = not found[0] and self.gate and (self.records or not self.delivered)
         if may and self.patience.is_over(self.fruitless_s):
-            raise GivenUp("the workers have given nothing for %.0f s" % self.fruitless_s)
+            self.given_up = words = "the workers have given nothing for %.0f s" % self.fruitless_s
+            raise GivenUp(words)
         return found
 
     def facts(self) -> Group:

@@ -1,4 +1,4 @@
-"""What a process can know before the first message: what the data folder says (setup, schedule), whose child it is.
+"""How the process began: the setup and schedule in the run's data folder, whether it is a child. Read by the probe.
 
 It must never fail: a folder that is gone says nothing.
 """

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model.knobs import Value
+from .lengths import Lengths
 
 TRAIN, OTHER, UNKNOWN = "train", "other", "unknown"
 
@@ -130,6 +131,7 @@ class LoaderRecord:
         self.shared = False
         self.asked_length: str | None = None
         """Who has asked for ``len`` of the loader."""
+        self.lengths = Lengths()
         self.loader: weakref.ref[Any] | None = None
         self.control: Any = None
         self.stream: Stream | None = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from . import orphans
+
 
 class StuckWatch:
     """Told of each source that is built under settings other than the script's own; holds them weakly."""
@@ -42,3 +44,4 @@ class StuckWatch:
                 for worker in source._workers:
                     worker.kill()  # the training's thread hears of it: its read ends
         self._seen = seen
+        orphans.beat(beat_s)

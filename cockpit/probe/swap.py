@@ -33,27 +33,20 @@ from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
+from .dataset_watch import DatasetWatch
 from .feed import Feed, unsure_after
-from .fronts import chain_of, new_front, rearm, take_stall_ns
+from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
 from .groups import Group, Refused, couple, script_group
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import DatasetWatch, Limits, Refusal, depending, limits_of
+from .refusals import Refusal, depending, limits_of, with_held
 from .seeds import Seeds
+from .sharing import Sharing, given_to_workers
 from .sources import Recipe, recipe_of
-from .workers import UntouchedWorkers, facts_of, live_pids, ready_in
+from .workers import UntouchedWorkers
 
 __all__ = [
-    "Group",
-    "LoaderControl",
-    "Mechanism",
-    "Notice",
-    "Refusal",
-    "Refused",
-    "Swap",
-    "chain_of",
-    "install",
-    "is_source",
+    "Group", "LoaderControl", "Mechanism", "Notice", "Refusal", "Refused", "Swap", "chain_of", "install", "is_source",
     "take_stall_ns",
 ]  # fmt: skip
 
@@ -70,11 +63,12 @@ class LoaderControl:
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
         self.script = self.in_force = script_group(loader)
-        self._limits: Limits = limits_of(mechanism, loader, self.script)
+        self._found = self._limits = limits_of(mechanism, loader, self.script)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
-        self._dataset = DatasetWatch()
+        self.dataset = DatasetWatch(mechanism.torch.nn.Module, mechanism.clock)
+        self._sharing = Sharing(mechanism.held, self.dataset)
         self._managed = False
         self._first_seed: int | None = None
         self._epochs = 0
@@ -84,6 +78,7 @@ class LoaderControl:
     def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
         """The whole group that ``asked`` leads to. Raises Refused with the reason."""
         base = base or self.in_force
+        self._look_closely(now)
         for name, value in asked.items():
             limit = self._limits.knobs[name]
             own = getattr(self.script, name)
@@ -131,10 +126,30 @@ class LoaderControl:
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
-        self._dataset.look_at(loader.dataset)
-        self._limits = limits_of(self._mechanism, loader, self.script, self._dataset.changing)
+        self.dataset.look_at(loader.dataset, needed=self._managed or self.in_force != self.script)
+        self._found = limits_of(self._mechanism, loader, self.script, self.dataset)
+        self._limits = self._found
+        if self._found.whole is None:
+            self._limits = with_held(self._found, self._sharing.glance(loader, self.script, self.in_force))
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
+
+    def _look_closely(self, now: bool = False) -> None:
+        """Workers may be started: what would they share with the training, and what would they miss?"""
+        given = given_to_workers(self._loader(), self._front())
+        if given is not None and self._found.whole is None:
+            self._limits = with_held(self._found, self._sharing.look(given, self.script, self.in_force, now))
+
+    def _without_harm(self, group: Group) -> Group:
+        """``group``, or what is safe where it has turned out since that its workers would do harm."""
+        if group.num_workers and group != self.script:
+            self._look_closely()
+            allowed = self._limits.workers
+            if allowed is not None and group.num_workers not in allowed:
+                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else self.script
+                self._tell(Notice(group, safe, self._limits.workers_reason or ""))
+                return safe
+        return group
 
     def _note(self, loader: Any, iterator: Any) -> None:
         """Remembers on torch's own iterator what a swap in its middle will need; the loader may be gone then."""
@@ -157,12 +172,13 @@ class LoaderControl:
         reused = self._reusable(loader, group)
         if reused is None:
             self._release(loader)
+            group = self._without_harm(group)
         front = self._front() if later else None  # persistent workers have one iterator; has the script still it?
         if front is not None:
             indices = rearm(front, recipe, reused)
         else:
             front, indices = new_front(self._mechanism, recipe, self.script, None if later else loader)
-            self._front = weakref.ref(front)
+            front._cockpit_recipe, self._front = recipe, weakref.ref(front)
         if self._first_seed is None:
             self._first_seed = front._base_seed
         seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
@@ -220,26 +236,15 @@ class LoaderControl:
 
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
-        chain = chain_of(iterator)
-        if chain is not None:
-            return chain.facts()
-        if getattr(iterator, "_shutdown", False) or not hasattr(iterator, "_pin_memory"):
-            return self.in_force
-        facts = facts_of(iterator)
-        return facts if hasattr(iterator, "_workers") else self.script._replace(pin_memory=facts.pin_memory)
+        return facts_behind(iterator, self.script, self.in_force)
 
     def workers(self, iterator: Any) -> tuple[int, ...]:
         """Process ids of all workers behind ``iterator`` that are alive."""
-        chain = chain_of(iterator)
-        return chain.pids() if chain is not None else live_pids(iterator)
+        return pids_behind(iterator)
 
     def queue(self, iterator: Any) -> tuple[int, int] | None:
         """Batches that lie ready, and how many there may be; None without workers or where nobody can tell."""
-        chain = chain_of(iterator)
-        if chain is not None:
-            return chain.queue()
-        ready = ready_in(iterator)
-        return None if ready is None else (ready, iterator._prefetch_factor * iterator._num_workers)
+        return queue_behind(iterator)
 
     # ---- the rest ----
 
@@ -272,7 +277,7 @@ class LoaderControl:
 
     def _reusable(self, loader: Any, group: Group) -> Any:
         kept = loader._iterator
-        if self._dataset.changed and not self.script.persistent_workers:
+        if self.dataset.changed and not self.script.persistent_workers:
             return None  # the script has changed its dataset, and without our setting it would reach the workers
         fits = is_source(kept) and kept.group == group and not kept._shutdown
         return kept if fits and not self._in_use(kept) else None

@@ -1,7 +1,7 @@
 """The worker processes behind an iterator, torch's own or ours: counted, told to end, ended.
 
-Called by sources, chain and control. It must never wait for a worker longer than it takes to reap a killed one, but
-where torch itself would.
+Called by sources, chain and control. It must never wait for a worker without an end, and never lose more time by one
+that is not well than torch itself would.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import re
 import signal
 import time
 import weakref
+from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
+from . import orphans
 from .groups import Group
 
 REAP_S = 0.5
@@ -98,40 +100,60 @@ def dismiss(iterator: Any) -> None:
     """Tells workers that have nothing left to do to end, without waiting: the joining comes one step later."""
     if iterator is None or not getattr(iterator, "_workers", None) or iterator._shutdown:
         return
-    iterator._workers_done_event.set()
+    orphans.take(iterator)
+    tell_to_end(iterator)
+
+
+def tell_to_end(iterator: Any) -> None:
+    """Each worker finishes the batch that it has in hand, and begins no other."""
+    event = iterator._workers_done_event
+    lock, flag = getattr(event, "_cond", None), getattr(event, "_flag", None)
+    if lock is None or flag is None:
+        event.set()
+    elif lock.acquire(True, DYING_S):  # a worker that was killed while it looked at the event keeps this for ever
+        flag.acquire(False)
+        flag.release()
+        lock.release()
     for line in iterator._index_queues:
         line.put(None)
 
 
-def end_in_time(source: Any) -> bool:
-    """Tells the pinning thread and the workers of ``source`` to end; whether they all have, within ``ENDING_S``."""
+def end_in_time(source: Any) -> None:
+    """Tells the pinning thread and the workers of ``source`` to end, and waits for them ``ENDING_S`` at most."""
     until_s = time.monotonic() + ENDING_S
     thread = getattr(source, "_pin_memory_thread", None)
     if thread is not None:  # first: it may be reading a message, which its worker has yet to finish
         source._pin_memory_thread_done_event.set()
         source._worker_result_queue.put((None, None))
         thread.join(ENDING_S)
-        if thread.is_alive():
-            return False
-    dismiss(source)
-    left = {worker.sentinel for worker in source._workers}
-    while left:
-        ended = connection.wait(list(left), timeout=max(0.0, until_s - time.monotonic()))
-        if not ended:
-            return False
-        left.difference_update(ended)
-    return True
+    if thread is None or not thread.is_alive():
+        dismiss(source)
+        _await([worker.sentinel for worker in source._workers], until_s)
 
 
-def abandon(source: Any, forget_pids: Any) -> None:
-    """Ends a source whole and at once, half built or not: kills its workers, closes its queues, waits for nothing.
+def abandon(source: Any, forget_pids: Any, patience_s: float) -> None:
+    """Ends a source whole, half built or not: workers that are well may finish the batch in hand, for ``patience_s``
+    at most in all; then all are killed, and the queues closed.
 
-    ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the kills are not taken for accidents.
+    One that is killed in the middle of a sample leaves half a file in the dataset's cache, or its lock taken.
+    ``forget_pids`` takes it out of torch's table for SIGCHLD, so that the ends are not taken for accidents.
     """
     forget_pids(id(source))  # whatever it says of itself: a death may have raised right after it was entered
     source._worker_pids_set = False
     source._shutdown = True  # torch's own shut-down, from __del__, finds nothing to do
     workers = getattr(source, "_workers", [])
+    orphans.take(source)
+    try:
+        if patience_s and workers:
+            with suppress(OSError, RuntimeError, AttributeError):  # no thread or descriptor left; half built
+                tell_to_end(source)
+                _await([worker.sentinel for worker in workers], time.monotonic() + patience_s)
+    finally:
+        _end_at_once(source, workers)
+        orphans.end(source)
+
+
+def _end_at_once(source: Any, workers: list[Any]) -> None:
     for worker in workers:
         worker.kill()
     for worker in workers:
@@ -145,6 +167,14 @@ def abandon(source: Any, forget_pids: Any) -> None:
         if line is not None:
             line.cancel_join_thread()
             line.close()
+
+
+def _await(sentinels: list[int], until_s: float) -> None:
+    """Until all of these processes have ended, or until then."""
+    left, ended = set(sentinels), [0]
+    while left and ended:
+        ended = connection.wait(list(left), timeout=max(0.0, until_s - time.monotonic()))  # type: ignore[assignment]
+        left.difference_update(ended)
 
 
 def _nothing_to_say(*_: Any) -> None:

@@ -63,7 +63,7 @@ def _facts(view: View, knob: KnobRow) -> list[tuple[str, str, str]]:
 
 
 def _state(knob: KnobRow) -> str:
-    return "in force" if knob.state in ("kept", "settling", "untouched") else knob.state.replace("_", " ")
+    return "in force" if knob.state in ("kept", "settling", "untouched", "ended") else knob.state.replace("_", " ")
 
 
 def _when(knob: KnobRow) -> str:

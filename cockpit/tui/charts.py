@@ -59,7 +59,7 @@ def marks_of(view: View, axis: Axis) -> list[Mark]:
     """Changes that landed within the axis, each at its cell, in the style of its outcome."""
     found: dict[int, Mark] = {}
     for column, entry in landed(view.known.ledger, axis):
-        style = "alarm" if entry.state == "rolled_back" else mark_of(entry, view)[1]
+        style = "alarm" if entry.state in ("rolled_back", "ended") else mark_of(entry, view)[1]
         at = column // view.glyphs.columns
         # two that landed in one cell share a mark, and it says so
         more = " +1" if at in found else ""

@@ -39,7 +39,7 @@ class Doing:
         self.wanted: dict[str, Value] = {}
         self._unsent: dict[str, Value] = {}
         self._answered: dict[str, float] = {}
-        self._asking = False
+        self._asking = self._dumping = False
         self._told: set[tuple[str, Value | None]] = set()
 
     # ---- knobs ----
@@ -186,22 +186,29 @@ class Doing:
     # ---- looking ----
     def dump(self) -> None:
         """Ask where threads and workers stand, and show it when they have answered."""
-        if self._able("dump") is not None:
+        if self._able("dump") is not None and not self._dumping:
+            self._dumping = True
             self._app.toast("asking where its threads and workers stand")
             self._app.beside(self._dump())
 
     async def _dump(self) -> None:
         app = self._app
         try:
-            asked = await app.feed.command("dump")
+            await self._show_dump(await app.feed.command("dump"))
         except CockpitError as error:
             app.toast(clean(str(error)))
-            return
+        finally:
+            self._dumping = False
+
+    async def _show_dump(self, asked: dict[str, Any]) -> None:
+        app = self._app
         found, tries = Dump(), int(ANSWER_S / LOOK_S)
         while tries and not found.whole and app.feed.state is not None:
             tries -= 1
             await asyncio.sleep(LOOK_S)
             found = dump_of(asked, app.feed.state)
+        while len(app.screen_stack) > 1:  # whoever has opened something meanwhile looks at that first
+            await asyncio.sleep(LOOK_S)
         app.box(lambda width, height, top: dialogs.dump_rows(found, width, height, top, app.glyphs), {"D": ""})
 
     # ---- saving ----

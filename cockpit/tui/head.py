@@ -10,10 +10,10 @@ from pathlib import PurePath
 from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.history.activity import BADGES, Activity, activity_of
-from cockpit.history.knobs import training_loaders
+from cockpit.history.knobs import probe_failed, training_loaders
+from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
-from cockpit.history.status import live_rate
 
 from .clean import clean
 from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
@@ -46,7 +46,9 @@ def activity_shown(view: View) -> Activity:
     if lost_s is not None:
         return Activity("lost", lost_s, detail="probe")
     if state.phase == "running" and state.probe == "waiting":
-        return Activity("starting", None if state.started_s is None else view.now_s - state.started_s)
+        since_s = None if state.started_s is None else view.now_s - state.started_s
+        # one that failed is not waited for: the training may be well under way
+        return Activity("lost", since_s, detail="probe") if probe_failed(state) else Activity("starting", since_s)
     return activity_of(state, view.now_s)
 
 
@@ -213,11 +215,13 @@ def mark_of(entry: Entry, view: View) -> tuple[str, str]:
 def verdict_runs(entry: Entry, view: View) -> list[Run]:
     """``▲ +37.7% ±1.4 [+36, +39] faster``, or the one word that says why there is no figure."""
     word = WORDS.get(entry.verdict, entry.verdict)
-    if entry.state in ("refused", "rolled_back"):
+    if entry.state in ("refused", "rolled_back", "ended"):
         reason = clean(entry.reason or "no reason given")
         return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
     if entry.verdict == NOT_COMPARABLE:
-        return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
+        if entry.before_windows < POLICY.windows_before:
+            return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
+        return [(f"{word} ({clean(entry.reason) if entry.reason else 'too little after it'})", "dim")]
     if entry.verdict == SETTLING or entry.delta_pct is None:
         figure = f" {delta(entry.delta_pct)} so far" if entry.delta_pct is not None else ""
         return [(f"{word} {entry.settled_steps}/{entry.settle_steps}", "text"), (figure, "dim")]

@@ -1,4 +1,4 @@
-"""Small derived figures that several parts of the screen share: the step's phases now and before, ages, the boundary.
+"""Small derived figures that several parts of the screen share: the step's phases now and before, ages.
 
 Pure; None where there is nothing measured to derive from.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-from cockpit.history.knobs import training_loaders
 from cockpit.history.measure import phases_of, windows_of
 from cockpit.history.state import Phases, State
 from cockpit.history.status import RECENT_BLOCKS
@@ -55,13 +54,3 @@ def probe_lost_for(view: View) -> float | None:
 def old(view: View) -> bool:
     """Whether the figures are no longer news: link or probe lost."""
     return view.link_lost_s is not None or probe_lost_for(view) is not None
-
-
-def boundary_in_s(state: State) -> float | None:
-    """Seconds until the epoch's end at the present pace; None where no end is known."""
-    lengths = {loader.steps_per_epoch for loader in training_loaders(state)}
-    phases = phases_now(state)
-    total = lengths.pop() if len(lengths) == 1 else None
-    if not total or state.step_in_epoch is None or phases is None:
-        return None
-    return max(0, total - state.step_in_epoch) * phases.step_ms / 1000.0

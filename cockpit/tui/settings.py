@@ -5,7 +5,9 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 
 from __future__ import annotations
 
-from cockpit.history.knobs import KnobRow, queued, training_loaders, tuned_setup
+from cockpit.history import disk
+from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
+from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
 
@@ -13,7 +15,7 @@ from .clean import clean
 from .footer import wrapped
 from .format import clock
 from .machine import compile_words
-from .now import boundary_in_s, probe_lost_for
+from .now import probe_lost_for
 from .rows import Row, Run, cells, cut, fit, row
 from .view import View
 from .words import label_of, value_words
@@ -133,11 +135,13 @@ def trouble_words(view: View) -> str:
         return "the engine does not answer; the training is not affected; trying again every second"
     if probe_lost_for(view) is not None:
         return "the training is no longer heard: what is shown in grey is old"
-    return ""
+    return disk.words(view.known) or ""
 
 
 def ended_words(state: State) -> str:
     """What is left when the training is over."""
+    if full := disk.words(state):
+        return f"status {state.exit_status}: {full}"
     if state.phase == "lost":
         return "the training is gone and left no exit status"
     if state.survivors:
@@ -168,12 +172,9 @@ def landing_words(state: State) -> str:
         return "being applied"
     if any(entry.now and entry.state == "queued" for entry in state.ledger):
         return "lands with the next batch"
-    loaders = training_loaders(state)
-    if (
-        loaders
-        and not any(loader.boundaries for loader in loaders)
-        and any(loader.steps_per_epoch is None for loader in loaders)
-    ):
-        return "no epoch's end in sight"
+    if probe_failed(state):
+        return "cannot land: the probe failed"
+    if is_out_of_sight(state):
+        return NO_END
     in_s = boundary_in_s(state)
     return "at the next epoch" if in_s is None else f"at the next epoch in {clock(in_s)}"

@@ -22,7 +22,7 @@ from .words import knobs_of
 
 NUMBER, RATE, GAIN, INTERVAL = 4, 9, 11, 17
 NARROW, WIDE, WIDEST = 36, 62, 80
-TROUBLE = ("refused", "rolled_back")
+TROUBLE = ("refused", "rolled_back", "ended")
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ def _outcome(view: View, entry: Entry, width: int) -> list[Run]:
     if entry.verdict == "settling":
         return [(f"{lead}{entry.settled_steps}/{entry.settle_steps}".ljust(width)[:width], "dim")]
     if entry.verdict == NOT_COMPARABLE or entry.delta_pct is None:
-        return [(f"{lead}– ({entry.before_windows}/{POLICY.windows_before})".ljust(width), "dim")]
+        before, least = entry.before_windows, POLICY.windows_before
+        found = f"({before}/{least})" if before < least else "short"
+        return [(f"{lead}– {found}".ljust(width), "dim")]
     mark, style = mark_of(entry, view)
     return [(f"{lead}{mark}{delta(entry.delta_pct, width - len(lead) - 1)}", f"bold {style}")]

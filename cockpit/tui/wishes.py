@@ -110,11 +110,13 @@ def leans_on(knob: KnobRow, asked: Mapping[str, Value]) -> bool:
 
 
 def why_not_now(state: State, asked: Mapping[str, Value]) -> str | None:
-    """Why the queue cannot land in the middle of the epoch; None: it can."""
+    """Why nothing of the queue can land in the middle of the epoch; None: some of it can, and the rest stays queued."""
     if not asked:
         return "nothing is queued: choose a setting and change it with the arrow keys"
-    for row in knob_rows(state):
-        if row.name in asked and not row.can_now and not leans_on(row, asked):
-            why = f" ({row.reason})" if row.reason else ""
-            return f"{row.name} changes only at the next epoch{why}; it stays queued"
-    return None
+    told = None
+    for row in (row for row in knob_rows(state) if row.name in asked):
+        if row.can_now or leans_on(row, asked):
+            return None
+        why = f" ({row.reason})" if row.reason else ""
+        told = told or f"{row.name} changes only at the next epoch{why}; it stays queued"
+    return told

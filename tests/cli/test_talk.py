@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from support.events import BEGAN_S, NOISY, Story, beginning, knob, loader, sample
+from support.events import BEGAN_S, NOISY, Story, beginning, block, knob, loader, sample
 
 from cockpit.cli.logs import first_kept, pieces
 from cockpit.cli.outcome import exit_status_of, last_output, three_lines
@@ -214,3 +214,23 @@ def test_a_released_beginning_is_skipped(tmp_path: Path) -> None:
 def test_a_sample_of_an_old_second_is_not_a_step() -> None:
     state = fold_all([*beginning(), sample(BEGAN_S)])
     assert "no step seen" in page(state, BEGAN_S)[0]
+
+
+def test_the_page_shows_no_time_for_what_a_training_without_a_loader_has_not_got() -> None:
+    blind = replace(block(1002.0, 20), wait_s=None)
+    (line,) = [line for line in page(fold_all([*beginning(), blind]), 1003.0) if line.startswith("a step")]
+    assert "wait –, start –, forward 8.0" in line and line.endswith("other –")
+
+
+def test_what_runs_as_it_began_is_no_merit_of_the_change_that_was_taken_back() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks([50.0, *NOISY])])
+    state = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 2}), state)
+    state = fold_all(story.blocks([200.0, 200.0, 202.0]), state)
+    assert "with num_workers 0→2" in "\n".join([*three_lines(state), *text_of(state, story.at_s)])
+    back = story.landed("c2", {"num_workers": 2}, {"num_workers": 0})
+    state = fold_all([replace(back[0], origin="undo"), *back[1:]], state)
+    state = fold_all(story.blocks([300.0, 300.0, 302.0]), state)
+    for told in (three_lines(state), text_of(state, story.at_s)):
+        (line,) = [line for line in told if line.strip().startswith("best")]
+        assert line.endswith("as it began, all changes taken back")

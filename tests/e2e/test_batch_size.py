@@ -130,4 +130,3 @@ def test_a_loop_that_counts_its_own_steps_loses_one_epochs_half_and_gets_its_siz
     assert entry["outcome"] == "rolled_back" and entry["change"] == {"batch_size": [8, 4]}
     assert entry["reason"] == "with batches of 4 the loop saw 52 of 96 samples: 44 were not seen"
     assert under.report["knobs"]["batch_size"]["in_force"] == 8
-    assert "counts.py:11 asks len(loader)" in under.report["knobs"]["batch_size"]["note"]

@@ -107,7 +107,8 @@ def test_trainings_of_the_loader_knobs(pool: Pool, shape: Shape, knobs: tuple[st
         assert ours[what] == theirs[what], what
     lost, kept = (numbers(outcome) for outcome in (under, bare))
     assert lost[:2] == kept[:2]
-    if shape.trainer == "dropout.py" and "compile=default" in knobs:  # masks from another stream
+    draws = re.search(r"[Dd]ropout", (TRAINERS / shape.trainer).read_text())
+    if draws and "compile=default" in knobs:  # masks from another stream
         assert sum(lost) == pytest.approx(sum(kept), rel=0.3)
     else:
         assert lost == pytest.approx(kept, rel=0.5, abs=0.3)

@@ -13,7 +13,8 @@ from cockpit.history.state import State
 from cockpit.history.status import status_of
 from cockpit.history.trials import words_of
 from cockpit.model.errors import CockpitError, UsageError
-from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, Stopping, TrainingEnded
+from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, ProbeConnected, Sampled, Stopping, TrainingEnded
+from cockpit.model.missing import FAILED, ProbeMissed
 
 
 def training(**in_force: object) -> State:
@@ -94,7 +95,8 @@ def test_undo_and_redo_walk_like_an_editor() -> None:
     state = fold_all(story.landed("c2", {"pin_memory": False}, {"pin_memory": True}), state)
     undo = changes.undo(state, 7.0, "u1")
     assert undo.events == (ChangeAsked(7.0, "u1", {"pin_memory": False}, False, None, "undo"),)
-    assert undo.result == {"id": "u1", "of": "c2"}
+    assert (undo.result["of"], undo.result["what"]) == ("c2", "pin_memory off→on")
+    assert undo.result["asked"] == {"pin_memory": False}
     with pytest.raises(CockpitError, match="still queued: drop it first"):
         changes.undo(carried_out(state, undo), 8.0, "u2")
 
@@ -178,3 +180,63 @@ def test_before_anything_is_known_asking_is_queued() -> None:
     assert changes.ask(State(run="x"), 1.0, "c1", {"num_workers": 0}, loader="train.py:1").result == {"id": "c1"}
     with pytest.raises(CockpitError, match=r"no loader val.py:3 was seen: there are train.py:41"):
         changes.ask(training(), 1.0, "c1", {"num_workers": 1}, loader="val.py:3")
+
+
+def test_what_only_a_boundary_can_bring_holds_nothing_up_that_can_land_now() -> None:
+    """An endless epoch: the batch size would wait for ever, and the rest with it."""
+    state = carried_out(training(), changes.ask(training(), 5.0, "c1", {"batch_size": 24}))
+    decision = changes.ask(state, 6.0, "c2", {"compile": "default"}, now=True)
+    assert decision.events == (ChangeAsked(6.0, "c2", {"compile": "default"}, True),), "what is queued stays"
+    assert decision.result["later"] == {"id": "c1", "asked": {"batch_size": 24}}
+    both = changes.ask(training(), 6.0, "c2", {"batch_size": 24, "num_workers": 2}, now=True)
+    assert both.events == (
+        ChangeAsked(6.0, "c2", {"num_workers": 2}, True), ChangeAsked(6.0, "c2-later", {"batch_size": 24})
+    )  # fmt: skip
+    assert [message["id"] for message in both.messages] == ["c2", "c2-later"]
+    other = carried_out(training(), changes.ask(training(), 5.0, "c1", {"batch_size": 24, "pin_memory": True}))
+    taken = changes.ask(other, 6.0, "c2", {}, now=True)
+    assert [type(event) for event in taken.events] == [ChangeMoved, ChangeAsked, ChangeAsked]
+    alone = changes.ask(training(), 6.0, "c2", {"batch_size": 24}, now=True)
+    assert len(alone.events) == 1, "the training says itself why it has to wait"
+    after = changes.ask(carried_out(training(), alone), 7.0, "c3", {"num_workers": 2})
+    assert not after.events[-1].now, "nor does it make what is asked later come at once"
+
+
+def test_workers_that_cannot_change_now_keep_what_goes_with_them() -> None:
+    """An iterable dataset: its loader changes at the boundary, the model's knobs need not wait for it."""
+    knobs = (knob("num_workers", 0, 0, can_now=False), knob("prefetch_factor", None), knob("pin_memory", False))
+    state = fold_all([*beginning(), LoadersSeen(1001.0, (loader(knobs=knobs),))])
+    decision = changes.ask(state, 6.0, "c1", {"num_workers": 2, "pin_memory": True, "threads": 2}, now=True)
+    assert [(event.knobs, event.now) for event in decision.events] == [
+        ({"threads": 2}, True), ({"num_workers": 2, "pin_memory": True}, False)
+    ]  # fmt: skip
+
+
+def test_the_answer_names_the_whole_change_and_when_it_comes() -> None:
+    state = carried_out(training(), changes.ask(training(), 5.0, "c1", {"num_workers": 2}))
+    assert changes.ask(state, 6.0, "c2", {"threads": 2}, now=True).result == {
+        "id": "c2", "asked": {"num_workers": 2, "threads": 2}, "now": True
+    }  # fmt: skip
+    soon = carried_out(training(), changes.ask(training(), 5.0, "c1", {"num_workers": 2}, now=True))
+    assert changes.ask(soon, 6.0, "c2", {"num_workers": 3}).result["now"] is True
+
+
+def test_a_training_that_makes_its_batches_itself_is_promised_no_boundary() -> None:
+    early, late = (fold_all([Sampled(1002.0, 0.5, step=step, steps=1)], fold_all(beginning())) for step in (5, 500))
+    assert changes.ask(early, 6.0, "c1", {"num_workers": 2}).result == {"id": "c1"}, "a loader may still come"
+    with pytest.raises(CockpitError, match="no DataLoader was seen"):
+        changes.ask(late, 6.0, "c1", {"num_workers": 2, "threads": 1})
+    assert changes.ask(late, 6.0, "c1", {"threads": 1}, now=True).result == {"id": "c1"}
+    assert "no DataLoader was seen" in status_of(late, 7.0)["knobs"]["pin_memory"]["reason"]
+    assert status_of(early, 7.0)["knobs"]["pin_memory"]["reason"] is None
+
+
+def test_a_probe_that_failed_at_its_start_is_final_and_nothing_is_queued_for_it() -> None:
+    silent = [event for event in beginning() if not isinstance(event, ProbeConnected)]
+    failed = fold_all([*silent, ProbeMissed(1002.0, f"{FAILED}: ImportError: x")])
+    for knobs in ({"num_workers": 2}, {"autocast": "bf16"}):
+        with pytest.raises(CockpitError, match="the probe failed while it was loaded: ImportError: x"):
+            changes.ask(failed, 6.0, "c1", knobs, now=True)
+    assert "ImportError" in status_of(failed, 7.0)["knobs"]["pin_memory"]["reason"]
+    waiting = fold_all([*silent, ProbeMissed(1002.0, "torch has not been imported yet")])
+    assert changes.ask(waiting, 6.0, "c1", {"num_workers": 2}).result == {"id": "c1"}

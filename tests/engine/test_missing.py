@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ LIKELY = [
     ([python("train.py")], "torch has not been imported yet"),
     ([python("train.py", env=None)], "torch has not been imported yet"),
     ([python("launch.py"), python("train.py", env=REPLACED)], "PYTHONPATH"),
-    ([python("train.py", torch=True)], "no probe answers"),
+    ([python("train.py", torch=True)], "torch is being imported in process 7"),
+    ([replace(python("train.py", torch=True), apart="it runs as another user (0)")], "no probe answers: it runs as"),
     ([SHELL], "no Python runs in it yet, only bash"),
     ([SHELL, Seen(6, "docker", ("/usr/bin/docker", "run"), OURS)], "container or sandbox (docker)"),
     ([SHELL, Seen(6, "ssh", ("ssh", "node"), OURS)], "started by ssh"),
@@ -86,6 +88,25 @@ def test_only_pythons_own_options_count(words: str, flags: str) -> None:
 @pytest.mark.parametrize(("program", "is_one"), [("python3.13t", True), ("python", True), ("python3.11-config", False)])
 def test_an_interpreter_is_known_by_its_file(program: str, is_one: bool) -> None:
     assert bool(python_of(f"/opt/x/bin/{program}")) == is_one
+
+
+def test_what_keeps_a_process_from_us_is_seen_and_not_guessed(tmp_path: Path) -> None:
+    there, hidden = tmp_path / "sockets", tmp_path / "hidden"
+    there.mkdir()
+    (mine,) = look(Path("/proc"), [os.getpid()], (there,))
+    assert mine.apart is None
+    (mine,) = look(Path("/proc"), [os.getpid()], (there, hidden))
+    assert mine.apart == f"{hidden} is hidden from it"
+    proc = tmp_path / "proc" / "7"
+    proc.mkdir(parents=True)
+    (proc / "stat").write_text("7 (python) S 1 " + "0 " * 50)
+    (proc / "cmdline").write_text("python\0train.py\0")
+    (proc / "status").write_text(f"Name:\tpython\nUid:\t{os.geteuid()}\t{os.geteuid() + 1}\t0\t0\n")
+    (other,) = look(tmp_path / "proc", [7], (there,))
+    assert other.apart == f"it runs as another user ({os.geteuid() + 1})"
+    (proc / "status").write_text(f"Uid:\t0\t{os.geteuid()}\t0\t0\n")
+    (closed,) = look(tmp_path / "proc", [7], (there,))
+    assert closed.apart is None, "what cannot be looked into is no reason"
 
 
 def running(**more: object) -> State:

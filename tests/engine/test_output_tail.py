@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cockpit.engine.hear import Ears
 from cockpit.engine.output import LINE_AT_MOST, READ_AT_MOST, Output, clean
-from cockpit.engine.release import release_oldest
+from cockpit.engine.record import Record
+from cockpit.engine.release import KEEP_BYTES, LOW_BYTES, SLACK_BYTES, release_oldest, room_for
+from cockpit.engine.rundir import RunDir
+from cockpit.engine.sight import Sight
+from cockpit.history.journal import Journal
+from cockpit.history.state import State
 
 
 @pytest.mark.parametrize(
@@ -105,3 +111,33 @@ def test_oldest_output_is_given_back_and_the_newest_kept(tmp_path: Path) -> None
         kept = file.read().splitlines()
     assert kept[-1] == b"1000000" and kept == [b"%07d" % number for number in range(int(kept[0]), 1_000_001)]
     assert release_oldest(path, keep_bytes=2**20, slack_bytes=2**19) == 0
+
+
+@pytest.mark.parametrize(("disk_bytes", "a_second"), [(3 * 2**20, 2**19), (40 * 2**20, 8 * 2**20)])
+def test_output_alone_never_fills_its_disk(tmp_path: Path, disk_bytes: int, a_second: int) -> None:
+    path = tmp_path / "log"
+    with path.open("ab", buffering=0) as training:
+        for _ in range(40):
+            training.write(b"x" * a_second)
+            free = disk_bytes - path.stat().st_blocks * 512
+            assert free > 0, "what the training prints has no room"
+            release_oldest(path, *room_for(free))
+    assert path.stat().st_blocks > 0
+
+
+def test_while_there_is_room_the_output_stays_as_it_is() -> None:
+    assert room_for(None) == room_for(LOW_BYTES) == (KEEP_BYTES, SLACK_BYTES)
+    assert 0 < room_for(0)[0] < 2**20, "its newest lines are kept, whoever has filled the disk"
+
+
+def test_little_room_is_told_once_for_each_halving_and_when_it_is_over(tmp_path: Path, monkeypatch) -> None:
+    record = Record(State(), Journal(tmp_path, State()))
+    told: list[object] = []
+    record.listeners.append(told.append)
+    run = RunDir("it", tmp_path, tmp_path)
+    sight = Sight(run, record, Ears(), None, None, lambda: 5.0)  # type: ignore[arg-type]
+    for mib in (500, 40, 31, 30.5, 29, 12, 0.4, 0.2, 3, 40, 64, 900):
+        monkeypatch.setattr("cockpit.engine.sight.free_bytes", lambda folder, mib=mib: int(mib * 2**20))
+        sight._see_disk()
+    bits = [None if event.free_bytes is None else event.free_bytes / 2**20 for event in told]
+    assert bits == pytest.approx([31, 12, 0.4, 3, 40, None], abs=0.01)

@@ -51,11 +51,29 @@ def test_workers_are_reaped_and_helpers_named() -> None:
     assert decide(unkillable) == (Send((11,), SIGKILL), Finish(0, ("11 pt_data_worker",)))
 
 
-def test_end_in_the_grace_is_a_normal_end_and_after_it_is_not() -> None:
-    gone = replace(RUNNING, training=None, gone_s=110.0, exit_status=0, others=(HELPER,), now_s=110.7)
-    assert decide(replace(gone, stop_until_s=130.0)) == (Finish(0, ("12 tensorboard",)),)
-    assert decide(replace(gone, stop_until_s=109.0)) == (Send((12,), SIGTERM),)
-    assert decide(replace(gone, stop_until_s=109.0, now_s=114.0)) == (Send((12,), SIGKILL),)
+def test_what_a_stopped_training_leaves_behind_has_the_rest_of_the_grace() -> None:
+    gone = replace(RUNNING, training=None, gone_s=110.0, exit_status=0, others=(HELPER,), stop_until_s=130.0)
+    assert decide(replace(gone, now_s=110.7)) == () == decide(replace(gone, now_s=129.9))
+    assert decide(replace(gone, now_s=110.7, others=())) == (Finish(0, ()),)
+    assert decide(replace(gone, now_s=130.0)) == (Send((12,), SIGTERM),)
+    assert decide(replace(gone, now_s=134.0, told=frozenset((12,)))) == (Send((12,), SIGKILL),)
+    assert decide(replace(gone, now_s=140.0)) == (Send((12,), SIGKILL), Finish(0, ("12 tensorboard",)))
+    hours = replace(gone, stop_until_s=9999.0)
+    assert decide(replace(hours, now_s=139.9)) == () and decide(replace(hours, now_s=140.0)) == (Send((12,), SIGTERM),)
+    both = replace(gone, others=(WORKER, HELPER))
+    assert decide(replace(both, now_s=110.1)) == (Send((11,), SIGTERM),), "workers have nothing left to do"
+
+
+def test_what_a_training_that_was_ended_by_force_leaves_behind_goes_at_once() -> None:
+    gone = replace(RUNNING, training=None, gone_s=110.0, exit_status=0, others=(HELPER,), stop_until_s=109.0)
+    assert decide(replace(gone, now_s=110.7)) == (Send((12,), SIGTERM),)
+    assert decide(replace(gone, now_s=114.0)) == (Send((12,), SIGKILL),)
+
+
+@pytest.mark.parametrize("stop_until_s", [None, 130.0, 109.0])
+def test_what_does_not_bear_the_mark_is_named_and_neither_signalled_nor_waited_for(stop_until_s) -> None:
+    gone = replace(RUNNING, training=None, gone_s=110.0, exit_status=0, unmarked=(HELPER,), now_s=110.1)
+    assert decide(replace(gone, stop_until_s=stop_until_s)) == (Finish(0, ("12 tensorboard",)),)
 
 
 @pytest.mark.parametrize("jump_s", [-7200.0, -1.0, 1.0, 7200.0])

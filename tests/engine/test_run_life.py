@@ -15,7 +15,7 @@ import pytest
 from engine_runs import Started, python, scripted, wait_for
 
 from cockpit.engine import processes
-from cockpit.engine.rundir import new_rundir, safe_sockets, write_json
+from cockpit.engine.rundir import RunDir, new_rundir, safe_sockets, write_json
 from cockpit.engine.start import Spec, _spawn_engine, answers, ensure_engine, start_run
 from cockpit.history.fold import fold_all
 from cockpit.history.journal import read_events, read_state
@@ -217,3 +217,35 @@ def test_start_is_quick_and_imports_little() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert done.stdout.strip() == "[]"
+
+
+def test_start_that_was_given_up_does_not_happen_later(start, tmp_path: Path, state_dir: Path, monkeypatch) -> None:
+    """On a busy machine the engine comes too late: whoever was told 125 may start the training once more."""
+    monkeypatch.setattr("cockpit.engine.start.START_S_AT_MOST", 0.0)
+    with pytest.raises(StartError, match="nothing was started") as caught:
+        start(python(f"open({str(tmp_path / 'ran')!r}, 'w')"), name="late")
+    assert caught.value.code == 125
+    data = state_dir / "runs" / "late"
+
+    def ended() -> bool:
+        state = read_state(data)
+        return state is not None and (state.phase, state.exit_status) == ("ended", 125)
+
+    wait_for(ended, "the engine sees that nobody waits")
+    assert not (tmp_path / "ran").exists() and not (data / "pids.json").exists()
+
+
+def test_start_that_is_happening_when_patience_ends_is_waited_for(start, monkeypatch) -> None:
+    monkeypatch.setattr("cockpit.engine.start.START_S_AT_MOST", 0.0)
+
+    def claimed_by_the_engine(run: RunDir) -> bool:
+        monkeypatch.setattr("cockpit.engine.start.START_S_AT_MOST", 60.0)
+        return False
+
+    monkeypatch.setattr(RunDir, "claim_start", claimed_by_the_engine)
+    assert start(python("pass")).ended().exit_status == 0
+
+
+def test_start_is_claimed_once(tmp_path: Path) -> None:
+    run = RunDir("it", tmp_path, tmp_path)
+    assert [run.claim_start() for _ in range(3)] == [True, False, False]

@@ -8,11 +8,12 @@ import pytest
 from support.events import NOISY, Story, beginning, loader
 
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
+from cockpit.engine.changes import stacks
 from cockpit.history.fold import fold_all
 from cockpit.history.report import held_back, trial_line
 from cockpit.history.state import Entry, State
 from cockpit.history.status import ledger_line
-from cockpit.history.trials import IN_THE_MIDDLE, entry_of
+from cockpit.history.trials import REPLACED, entry_of
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
@@ -250,14 +251,6 @@ def test_the_end_closes_what_was_pending_and_stops_what_was_settling() -> None:
     assert all(line.reason for line in state.ledger)
 
 
-def test_what_the_training_died_under_is_never_called_not_applied() -> None:
-    story, state = warm()
-    state = fold_all([story.asked("c1", {"num_workers": 4}), story.moved("c1", "applying")], state)
-    died = entry(fold_all([TrainingEnded(story.at_s, 1)], state))
-    assert (died.state, died.at_step, died.verdict) == ("settling", story.step, NOT_COMPARABLE)
-    assert died.reason == IN_THE_MIDDLE and "applied" not in died.reason
-
-
 def test_the_comparison_is_frozen_once_the_next_change_lands() -> None:
     story, state = warm()
     state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 5)], state)
@@ -283,3 +276,25 @@ def test_roles_of_loaders_are_kept_as_reported() -> None:
 
     state = fold_all([*beginning(), LoadersSeen(1001.0, (loader(), loader("train.py:52", "other")))])
     assert [found.role for found in state.loaders] == ["train", "other"]
+
+
+def test_the_ledger_tells_what_landed_in_the_order_in_which_it_did() -> None:
+    """A change that was taken back too late lands all the same, before the one that was to replace it."""
+    story, state = warm()
+    state = fold_all([story.asked("later", {"num_workers": 2}), story.asked("c1", {"num_workers": 1})], state)
+    state = fold_all([story.moved("c1", "applying")], state)
+    assert [each.id for each in state.ledger] == ["c1", "later"]
+    state = fold_all([story.moved("c1", "settling", before=WORKERS[0], in_force={"num_workers": 1})], state)
+    state = fold_all(story.landed("later", {"num_workers": 1}, {"num_workers": 2}), state)
+    assert [each.id for each in stacks(state)[0]] == ["c1", "later"], "undo takes back the newest in force"
+    state = fold_all([story.asked("c3", {"in_order": False}), story.asked("c4", {"num_workers": 3})], state)
+    state = fold_all([story.moved("c3", "applying"), story.moved("c4", "applying")], state)
+    assert [each.id for each in state.ledger] == ["c1", "later", "c3", "c4"]
+
+
+def test_a_change_that_another_follows_too_soon_says_so() -> None:
+    story, state = warm()
+    state = fold_all(story.landed("c1", *WORKERS), state)
+    state = fold_all(story.landed("c2", {"in_order": True}, {"in_order": False}), state)
+    assert entry(state).verdict == NOT_COMPARABLE and entry(state).reason == REPLACED
+    assert REPLACED in trial_line(entry(state)) and entry(state, "c2").reason != REPLACED

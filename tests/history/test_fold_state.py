@@ -14,8 +14,9 @@ from support.events import BEGAN_S, NOISY, Story, beginning, block, knob, loader
 from cockpit.history.activity import BADGES, Activity, activity_of
 from cockpit.history.fold import fold, fold_all
 from cockpit.history.knobs import knob_rows, tuned_setup
+from cockpit.history.measure import live_rate
 from cockpit.history.state import EPOCHS_LONGEST, LEDGER_LONGEST, RECENT_LONGEST, State
-from cockpit.history.status import live_rate, status_of
+from cockpit.history.status import status_of
 from cockpit.model.events import (
     BlockMeasured,
     ChangeAsked,
@@ -32,7 +33,7 @@ from cockpit.model.events import (
     Stopping,
     TrainingEnded,
 )
-from cockpit.model.knobs import LOADER_KNOBS
+from cockpit.model.knobs import KERNEL_KNOBS, LOADER_KNOBS
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
 
 
@@ -190,6 +191,25 @@ def test_the_live_rate_counts_only_time_in_which_steps_ended() -> None:
     assert live_rate(state) == pytest.approx(40.0)
 
 
+@pytest.mark.parametrize("step_s", [0.05, 0.3, 0.7, 1.1, 3.2, 7.9, 30.0])
+def test_the_live_rate_is_true_however_long_a_step_takes(step_s: float) -> None:
+    """Told in windows of half a second: most of them end no step, and all of them are its time."""
+    state, done, seen, drawn = fold_all(beginning()), 0, [], []
+    for window in range(1, int(max(60, 6 * step_s) / 0.5)):
+        ended = int(window * 0.5 / step_s)
+        steps = ended - done
+        state = fold_all([sample(1001.0 + window / 2, steps=steps, samples=64 * steps, wall_s=0.5)], state)
+        if window * 0.5 > max(12.0, 2 * step_s):
+            seen.append(live_rate(state))
+            drawn.append(state.rings[0].points[-1].samples_per_s or 0.0)
+        done = ended
+    assert seen == pytest.approx([64 / step_s] * len(seen), rel=0.12)
+    assert min(drawn) > 0 and max(drawn) < 2.2 * 64 / step_s
+    for _ in range(int(8 * max(step_s, 10.0))):
+        state = fold_all([sample(state.at_s + 0.5, wall_s=0.5)], state)
+    assert live_rate(state) is None, "no step for long: nothing is known of now"
+
+
 def test_knob_rows_tell_script_asked_and_in_force() -> None:
     seen = loader(knobs=(knob("num_workers", 0), knob("pin_memory", False, can=False, reason="no accelerator")))
     state = fold_all(
@@ -328,3 +348,17 @@ def test_workers_that_hang_after_a_change_are_a_stall() -> None:
 def test_what_was_dropped_and_saved_is_remembered() -> None:
     state = fold_all([*beginning(), EventsDropped(1.0, 3), EventsDropped(2.0, 4), SetupSaved(3.0, "/a/cockpit.toml")])
     assert (state.events_dropped, state.saved_path) == (7, "/a/cockpit.toml")
+
+
+@pytest.mark.parametrize("name", KERNEL_KNOBS)
+def test_one_knob_of_the_whole_training_that_is_asked_for_shows_them_all(name: str) -> None:
+    """Before the probe has told of any: a list with one of them would look as though there were no others."""
+    silent = fold_all(beginning())
+    assert not {row.name for row in knob_rows(silent)} & set(KERNEL_KNOBS)
+    asked = {"threads": 2, "matmul": "high", "autocast": "bf16", "compile": "default"}[name]
+    for state in (
+        fold_all([ChangeAsked(1002.0, "c1", {name: asked})], silent),
+        fold_all(beginning(setup={name: asked})),
+    ):
+        rows = {row.name: row for row in knob_rows(state)}
+        assert set(rows) >= set(KERNEL_KNOBS) and [row.name for row in rows.values() if row.asked] == [name]

@@ -14,8 +14,8 @@ from cockpit.history.journal import Journal, read_state
 from cockpit.history.save import saved_of
 from cockpit.history.state import State
 from cockpit.history.status import status_of
-from cockpit.model.events import GpuSampled, TrainingEnded
-from cockpit.model.gpu import GpuFigures
+from cockpit.model.events import TrainingEnded
+from cockpit.model.gpu import GpuFigures, GpuSampled
 
 AT_S = BEGAN_S + 5
 DEVICE = GpuFigures(

@@ -9,10 +9,10 @@ import pytest
 from support.events import NOISY, Story, beginning, knob, loader, sample
 
 from cockpit.history.fold import fold_all
-from cockpit.history.report import report_of
+from cockpit.history.report import better_words, report_of, text_of
 from cockpit.history.state import State
 from cockpit.history.status import status_of
-from cockpit.model.events import LoadersSeen
+from cockpit.model.events import LoadersSeen, OutputSeen, TrainingEnded
 
 KEYS: dict[str, tuple[str, ...]] = {
     "": (
@@ -89,3 +89,25 @@ def test_a_queue_is_told_of_the_loader_that_has_it() -> None:
     both = (loader("a.py:1", workers=(10,), capacity=2), busy)
     two = status_of(fold_all([*beginning(), LoadersSeen(1001.0, both), news]), 1002.0)["loaders"]
     assert [(each["queue"], each["wait_kind"]) for each in two] == [(None, None)] * 2
+
+
+def test_what_runs_now_and_is_not_the_best_is_said_where_it_is_saved() -> None:
+    story, state = changed()
+    assert better_words(state) is None, "it is the best"
+    state = fold_all(story.landed("c2", {"num_workers": 2}, {"num_workers": 8}), state)
+    state = fold_all(story.blocks([20.0] * 4), state)
+    assert better_words(state) == "what runs now gives 20.0 samples/s; the best seen was 200 with num_workers 0→2"
+    story = Story()
+    worse = fold_all([*beginning(), *story.blocks([50.0, *NOISY])])
+    worse = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 8}), worse)
+    worse = fold_all(story.blocks([20.0] * 4), worse)
+    assert "the best seen was 100 before anything was changed" in (better_words(worse) or "")
+
+
+def test_a_training_that_died_before_its_first_step_is_told_with_its_last_line() -> None:
+    last = OutputSeen(1002.0, "ValueError: not enough values", 90)
+    state = fold_all([*beginning(), last, TrainingEnded(1003.0, 1)])
+    told = "it ended with status 1 before its first step; its last line: ValueError: not enough values"
+    assert any(told in line for line in text_of(state, 1004.0))
+    fine = fold_all([*beginning(), last, TrainingEnded(1003.0, 0)])
+    assert "its last line" not in "\n".join(text_of(fine, 1004.0))

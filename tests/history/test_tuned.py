@@ -143,3 +143,18 @@ def test_a_kernel_knob_set_from_the_start_is_as_it_was_found(
     if state == "queued":
         assert "no training step was seen" in not_applied(over)["autocast bf16"]
         assert any("autocast bf16, asked for from the start" in line for line in text_of(over, 1010.0))
+
+
+def test_what_the_machine_has_changed_by_itself_is_not_saved() -> None:
+    """A script that pins, on a machine without an accelerator: the file would turn its pinning off elsewhere."""
+    story = Story()
+    off = knob("pin_memory", True, False, can=False, can_now=False, reason="no accelerator found")
+    seen = (
+        loader("a.py:1", knobs=(knob("num_workers", 0, 2), off)),
+        loader("a.py:2", "other", knobs=(knob("num_workers", 0), off)),
+    )
+    state = fold_all([*beginning(), LoadersSeen(1001.0, seen)])
+    state = fold_all(story.landed("c1", {"num_workers": 0}, {"num_workers": 2}), state)
+    assert (tuned_setup(state), tuned_loaders(state)) == ({"num_workers": 2}, {})
+    chosen = fold_all(story.landed("c2", {"pin_memory": True}, {"pin_memory": False}), state)
+    assert tuned_setup(chosen) == {"num_workers": 2, "pin_memory": False}

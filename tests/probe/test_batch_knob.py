@@ -202,6 +202,21 @@ def test_refused_where_two_loaders_make_a_step(it):
     assert (left.batch_size, right.batch_size) == (4, 4)
 
 
+def test_that_two_loaders_make_a_step_is_seen_in_the_first_epoch_and_ends_what_waits(it):
+    left, right = loader_of(it, 16), loader_of(it, 32)
+    model = Slow(it)
+    optimizer = SlowSGD(it, model.parameters(), lr=0.01)
+    it.ask("early", batch_size=8)
+    for step, (a, b) in enumerate(zip(left, right, strict=False)):
+        train_step(model, optimizer, torch.cat([a, b]))
+        it.beat()
+        if step == 2:
+            it.ask("late", batch_size=8)
+            assert states(it, "early") == states(it, "late") == ["refused"]
+            assert all("several loaders" in row(it, number)["reason"] for number in (0, 1))
+    assert "several loaders" in reason(it, "early")
+
+
 def test_two_loaders_in_turns_both_take_it(it):
     first, second = loader_of(it, 16), loader_of(it, 24)
     training = Training(it, first)

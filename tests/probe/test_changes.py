@@ -365,6 +365,23 @@ def test_what_lands_on_the_last_batch_of_an_epoch_is_reported_in_the_next(it):
 
 
 @pytest.mark.parametrize("now", [False, True])
+@pytest.mark.parametrize("knobs", [{"num_workers": 0}, {"num_workers": "script", "batch_size": 4}], ids=str)
+def test_what_the_script_has_already_is_no_change_however_early_it_is_asked_for(it, now, knobs):
+    model, optimizer = made(it)
+    loader = loader_of(it, 40)
+    setting = it.recorder.setting
+    it.ask("c1", now=now, **knobs)
+    epoch(it, loader, model, optimizer)
+    epoch(it, loader, model, optimizer)
+    assert states(it, "c1") == ["dropped"] and it.recorder.setting is setting
+    it.ask("c2", now=now, num_workers=1)
+    epoch(it, loader, model, optimizer)
+    it.ask("c3", now=now, num_workers="script")
+    epoch(it, loader, model, optimizer)
+    assert (states(it, "c2"), states(it, "c3")) == (["applying", "settling"], ["applying", "settling"])
+
+
+@pytest.mark.parametrize("now", [False, True])
 def test_what_is_in_force_already_is_not_changed_again(it, now):
     """Asked again, with another id, while the first was landing: the engine could not know."""
     model, optimizer = made(it)

@@ -43,15 +43,6 @@ def test_inside_bf16_outside_float32_and_not_for_the_loss():
     assert all(p.grad.dtype == torch.float32 for p in model.parameters())
 
 
-def test_evaluation_runs_in_it_too():
-    model = net().eval()
-    inside, kernels = seen_in(model), control(model)
-    kernels.land({"autocast": "bf16"})
-    with torch.no_grad():
-        model(batch())
-    assert inside == [torch.bfloat16]
-
-
 def test_in_force_only_once_a_call_has_shown_it():
     model = net()
     kernels = control(model)
@@ -284,7 +275,7 @@ def test_an_exception_of_the_script_is_its_own():
     kernels.land({"autocast": "bf16"})
     with pytest.raises(Stop):
         model(batch())
-    assert not kernels.take_notices() and kernels.places.calls == 0
+    assert not kernels.take_notices() and kernels.places.called() is False
     assert not torch.is_autocast_enabled("cpu")
 
 
@@ -312,7 +303,7 @@ def test_outputs_that_cannot_be_cast_are_handed_on_and_said():
     kernels = control(model)
     kernels.land({"autocast": "bf16"})
     assert model(batch()).tensor.dtype == torch.bfloat16
-    assert row(kernels, "autocast").note == "outputs partly bf16: Box is handed on as it is"
+    assert row(kernels, "autocast").note.startswith("outputs partly bf16: Box is handed on as it is")
 
 
 # ---- pickles, copies, other ways of training ----
@@ -368,7 +359,7 @@ def test_the_average_of_weights_is_its_own_module():
     average.update_parameters(model)
     average.eval()
     with torch.no_grad():
-        assert not torch.equal(average(batch()), model.eval()(batch()))
+        assert torch.equal(average(batch()), model.eval()(batch())), "neither evaluates under it"
 
 
 def test_data_parallel_checkpointing_closures_and_optimizer_in_backward():

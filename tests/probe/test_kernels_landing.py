@@ -41,7 +41,7 @@ class Asks:
     def move(self, ask: Ask, state: str, reason: str | None = None) -> None:
         ask.state = state
         self.said.append((ask.id, state, reason))
-        if state in ("refused", "rolled_back"):
+        if state in ("dropped", "refused", "rolled_back"):
             self.forget(ask)
 
     def forget(self, ask: Ask) -> None:
@@ -224,3 +224,29 @@ def test_its_own_failure_is_told_with_each_row(it):
     it.step()
     assert it.landing.told({}) == it.landing.rows
     assert all(not row.can and "failed: x" in row.reason for row in it.landing.told({"kernels": "x"}))
+
+
+@pytest.mark.parametrize("asked", [{"autocast": "bf16"}, {"threads": 3}, {"autocast": "bf16", "threads": 3}])
+def test_asked_again_while_it_was_landing_is_no_second_change(it, asked):
+    """With another id: whoever asked could not see that it had landed."""
+    it.ask("c1", **asked)
+    it.landing.at_boundary(0, HERE)
+    trial = it.recorder.trial
+    it.ask("c2", now=True, **asked)
+    it.step()
+    assert it.words() == [("c1", "applying"), ("c1", "settling"), ("c2", "dropped")]
+    assert it.recorder.trial is trial and it.recorder.setting.change == "c1" and not it.asks.waiting
+    it.ask("back", now=True, **dict.fromkeys(asked, "script"))
+    it.step()
+    it.ask("again", now=True, **asked)
+    it.step()
+    assert [said for said in it.words() if said[1] == "applying"][1:] == [("back", "applying"), ("again", "applying")]
+
+
+def test_what_the_script_has_set_again_is_a_change(it):
+    it.ask("c1", now=True, threads=3)
+    it.step()
+    torch.set_num_threads(2)
+    it.ask("c2", now=True, threads=3)
+    it.step()
+    assert it.words()[-1] == ("c2", "applying") and torch.get_num_threads() == 3

@@ -101,7 +101,7 @@ def test_a_loss_that_became_nan(it):
     landed = training.trial
     assert landed is not None and landed.snapshot is not None
     training.run(1)
-    assert training.trial is landed and not all(p.isfinite().all() for p in training.model.parameters())
+    assert training.trial is landed and all(p.isfinite().all() for p in training.model.parameters())
     training.run(1)
     told = training.last()
     assert told["state"] == "rolled_back" and told["reason"].startswith("loss became nan: back to step 3: the update")
@@ -110,6 +110,56 @@ def test_a_loss_that_became_nan(it):
     assert all(p.isfinite().all() for p in training.model.parameters())
     assert all(math.isfinite(loss) for loss in training.run(3))
     assert training.it.probe.kernels.roots[0].setting.autocast == "script"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda it: nn.utils.clip_grad_norm_(it.model.parameters(), 1.0, error_if_nonfinite=True),
+        lambda it: [p.grad for p in it.model.parameters() if not p.grad.isfinite().all()] and pytest.fail("it ends"),
+    ],
+    ids=["clipping", "looking"],
+)
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_script_that_checks_its_gradients_does_not_end_itself(it, check, late):
+    training = Training(it)
+    training.ask()
+    training.run(late)
+    training.model.spoil = nan
+    step = training.optimizer.step
+    training.optimizer.step = lambda *args: (check(training), step(*args))[1]
+    training.run(2)
+    told = training.last()
+    assert told["state"] == "rolled_back" and told["reason"].startswith("loss became nan: back to step 3: the update")
+    assert all(math.isfinite(loss) for loss in training.run(3))
+
+
+def test_gradients_added_up_after_one_that_is_not_finite_are_no_skipped_batch(it):
+    training = Training(it)
+    training.ask()
+    training.optimizer.zero_grad()
+    for spoil in (nan, lambda out: out):
+        training.model.spoil = spoil
+        training.model(batch()).square().mean().backward()
+    training.optimizer.step()
+    training.run(1)
+    assert training.last()["reason"].startswith("loss became nan: back to step 3")
+
+
+def test_gradients_alone_may_be_what_is_not_finite(it):
+    training = Training(it)
+    training.ask(spoil=lambda out: (out * 0.0).abs().sqrt())
+    training.run(2)
+    assert training.last()["reason"].startswith("gradients became nan: back to step 3")
+
+
+def test_under_a_scaler_such_gradients_are_its_own_affair(it, monkeypatch):
+    monkeypatch.setattr(trial, "scaler_in_use", lambda torch: True)
+    training = Training(it, skips=True)
+    training.ask(spoil=nan)
+    training.optimizer.zero_grad()
+    training.model(batch()).square().mean().backward()
+    assert any(not p.grad.isfinite().all() for p in training.model.parameters())
 
 
 def test_what_is_put_back_is_what_was_there(it, monkeypatch):
@@ -161,8 +211,11 @@ def test_one_gradient_is_enough(it):
     assert training.last()["state"] == "settling"
 
 
-def test_a_batch_that_the_script_skips_is_no_divergence(it):
+@pytest.mark.parametrize("to_none", [True, False])
+def test_a_batch_that_the_script_skips_is_no_divergence(it, to_none):
     training = Training(it, skips=True)
+    zero_grad = training.optimizer.zero_grad
+    training.optimizer.zero_grad = lambda: zero_grad(set_to_none=to_none)
     training.ask()
     for _ in range(4):
         training.model.spoil = nan

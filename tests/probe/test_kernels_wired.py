@@ -47,7 +47,8 @@ def knobs(it) -> dict[str, dict]:
 
 
 def changes(it) -> list[tuple[str, str]]:
-    return [(m["id"], m["state"]) for m in it.of("change")]
+    """Its moves; what was said of it beforehand (of the hook that these tests look with) is none."""
+    return [(m["id"], m["state"]) for m in it.of("change") if m["state"] != "queued"]
 
 
 def test_rows_of_the_whole_training_are_told_beside_its_loaders(it):

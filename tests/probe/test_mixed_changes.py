@@ -97,3 +97,17 @@ def test_what_a_later_change_has_taken_over_stays(it):
     landing = it.probe.landing
     assert not landing.give_back(it.probe.asks.by_id["c1"], "too late")
     assert it.recorder.setting.change == "c2"
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_asked_again_while_it_was_landing_is_no_second_change(it, now):
+    """With another id: whoever asked could not see that it had landed."""
+    training = Training(it, Rows(it, 40))
+    training.model = Slow(it)
+    training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01)
+    training.epoch()
+    training.epoch(num_workers=1, autocast="bf16")
+    it.ask("c2", now=now, num_workers=1, autocast="bf16")
+    training.epoch()
+    assert changes(it) == [("c1", "applying"), ("c1", "settling"), ("c2", "dropped")]
+    assert it.recorder.setting.change == "c1" and not it.probe.asks.waiting

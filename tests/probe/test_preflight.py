@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from cockpit.probe.asks import Ask, Asks
 from cockpit.probe.groups import Group
-from cockpit.probe.preflight import Machine, Preflight, Weight, look, warnings, weigh, words_of
+from cockpit.probe.preflight import Machine, Preflight, Weight, larger_batches, look, warnings, weigh, words_of
 from cockpit.probe.refusals import cannot_be_pickled, forks
 
 NONE = Group(0, None, False, False, True)
@@ -80,6 +80,38 @@ def test_memory_where_no_worker_was_seen_yet() -> None:
     assert warnings(EIGHT, NONE, None, tight) == []
     (words,) = warnings(EIGHT, NONE, None, tight, forks=False)
     assert words == "8 more workers of at least 150 MB each: 1.0 GB of memory are left"
+
+
+def test_larger_batches_beside_the_scripts_own_workers() -> None:
+    small = PLENTY._replace(shm_free=64 * 10**6)
+    words = larger_batches(TWO, Weight(10 * 10**6, 2), 48, 24, small)
+    assert words == "2 workers × 2 batches of 20 MB may need 80 MB of /dev/shm, and 64 MB are free"
+    assert larger_batches(TWO, Weight(10 * 10**6, 2), 36, 24, small) is None
+    tight = PLENTY._replace(memory_left=50 * 10**6)
+    words = larger_batches(TWO, Weight(10 * 10**6, 2), 48, 24, tight)
+    assert words == "2 workers × 2 batches of 20 MB may need 80 MB of memory more, and 50 MB are left"
+    assert larger_batches(TWO, Weight(10 * 10**6, 2), 12, 24, small) is None, "smaller ones need less"
+    assert larger_batches(TWO, HEAVY, 48, 24, Machine(None, None, None, None)) is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_size_that_its_workers_cannot_carry_is_refused(
+    it: Any, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.probe.preflight.look", lambda pids: PLENTY._replace(shm_free=70))
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(Sample(), batch_size=2, num_workers=workers)
+    for epoch in range(3):
+        for step, x in enumerate(loader):
+            model(x).sum().backward()
+            optimizer.step()
+            if epoch == 1 and step == 1:
+                it.ask("c1", batch_size=4)
+    told = it.of("change", id="c1")[-1]
+    assert told["state"] == ("refused" if workers else "settling")
+    assert not workers or "of /dev/shm" in told["note"], "said before as well"
+    assert not workers or "2 workers × 2 batches of 32 B may need 128 B of /dev/shm" in told["reason"]
 
 
 @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1_200, "1.2 kB"), (64 * 10**6, "64 MB")])

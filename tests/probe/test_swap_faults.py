@@ -335,6 +335,69 @@ def test_workers_that_hang_from_their_start_are_given_up() -> None:
     assert "given nothing for" in harness.notices[0].reason
 
 
+class Cached(scenes.Squares):
+    """Keeps each sample in a file as people do: what is there is read. Fails in workers only, at one sample."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        path = self.folder / str(index)
+        if not path.exists():
+            with path.open("w") as file:
+                for _ in range(20):
+                    file.write("x")
+                    file.flush()
+                    time.sleep(0.01)
+        if index == 3 * scenes.BATCH and get_worker_info() is not None:
+            raise RuntimeError("no display in a worker")
+        if path.read_text() != "x" * 20:
+            raise ValueError("half a file")
+        return super().__getitem__(index)
+
+
+def test_workers_that_are_well_finish_what_they_have_in_hand(tmp_path: Path) -> None:
+    loader = DataLoader(Cached(tmp_path), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 1): {"num_workers": 2}}) as harness:
+        assert serve(loader, 1) == IN_ORDER[:1]
+    assert harness.notices
+    assert all(path.read_text() == "x" * 20 for path in tmp_path.iterdir())
+
+
+def test_a_lock_that_a_dead_worker_keeps_hangs_nobody() -> None:
+    """torch's event for the end of all workers has a lock: one that dies with it must not block the training."""
+    loader = DataLoader(Slow(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 1): {"num_workers": 2}}) as harness:
+        served, iterator = [], iter(loader)
+        for step, batch in enumerate(iterator):
+            served.extend(int(row[0]) for row in batch)
+            if step == 3:  # what a worker does that is killed while it looks at the event
+                source = iterator.__dict__["_next_data"].live
+                source._workers_done_event._cond.acquire()
+                os.kill(source.pids[0], signal.SIGKILL)
+        assert served == IN_ORDER[0]
+    assert harness.notices
+
+
+def test_a_script_that_joins_all_its_children_does_not_wait_for_workers_of_ours() -> None:
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH)
+    with Harness({}, {(0, 1): {"num_workers": 2, "persistent_workers": True}}):
+        for epoch in range(2):
+            for step, _ in enumerate(loader):
+                if step == 4:
+                    helper = multiprocessing.Process(target=abs, args=(epoch,))
+                    helper.start()
+                    for child in multiprocessing.active_children():
+                        child.join(20)
+                    assert not multiprocessing.active_children()
+            assert len(children()) >= 2  # they live on, and are nobody's to wait for
+    own = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, num_workers=1)
+    iterator = iter(own)
+    assert len(multiprocessing.active_children()) == 1
+    del iterator
+
+
 def test_what_a_signal_handler_of_the_script_raises_is_not_swallowed() -> None:
     class Preempted(Exception):
         pass

@@ -24,7 +24,7 @@ class Fault:
     """``reason`` must stand in the ledger; None: the change stands. ``asks``: at which step of its epoch what is
     asked. ``own``: how the bare script ends that has two workers itself. ``env``: what the trainer needs besides.
 
-    ``alone``: it cannot be struck in one process with others. ``noisy``: its workers write to stderr themselves.
+    ``alone``: it cannot be struck in one process with others.
     """
 
     name: str
@@ -36,7 +36,6 @@ class Fault:
     env: Mapping[str, str] = field(default_factory=dict)
     more_epochs: int = 0
     alone: bool = False
-    noisy: bool = False
     in_force: int = 0
     ours: str = BACK
 
@@ -82,7 +81,8 @@ FAULTS = (
     Fault("hang-late", "hangs", "a worker hangs after it has given batches", "given nothing for", HANGS),
     Fault("hang-deaf", "hangs", "… and does not end when it is told to", "given nothing for", HANGS),
     Fault("stopped", "hangs", "a worker is frozen while it hands over a batch (SIGSTOP)", "stood still", HANGS),
-    Fault("unsendable", "hangs", "a batch cannot be sent back", "given nothing for", HANGS, noisy=True),
+    Fault("unsendable", "cannot be sent", "a batch cannot be sent back", "cannot send what it has loaded", HANGS),
+    Fault("raise-local", "cannot be sent", "what the dataset raises cannot", "cannot send what the dataset", HANGS),
     Fault(
         "deaf-end", "hangs", "workers do not end at the end of the epoch", None, HANGS, in_force=2,
         ours="ended after 5 s; the change stands",

@@ -38,10 +38,12 @@ class Outcome:
 
 
 def difference(ours: Outcome, bare: Outcome) -> str:
-    """The first line that differs, for a failing test's message."""
+    """The first line that differs, and what follows it, for a failing test's message."""
     left, right = ours.text.splitlines(), bare.text.splitlines()
     for number, (mine, theirs) in enumerate(zip(left, right, strict=False)):
         if mine != theirs:
-            return f"line {number}:\n  under cockpit: {mine[:300]}\n  bare:          {theirs[:300]}"
+            then = "\n    ".join(line[:300] for line in left[number + 1 : number + 25])
+            both = f"  under cockpit: {mine[:300]}\n  bare:          {theirs[:300]}"
+            return f"line {number}:\n{both}\n  then:\n    {then}"
     longer = left[len(right) :] or right[len(left) :]
     return f"{len(left)} lines under cockpit, {len(right)} bare; the rest begins: {longer[:3]}"

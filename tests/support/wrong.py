@@ -60,31 +60,46 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "they hang: on a lock held at the fork, later, frozen, or a batch cannot be sent",
-        f"{BACK} after a minute, or 30 times the longest batch",
+        "they hang: on a lock held at the fork, later, frozen; or a batch, or what the dataset raises, cannot be sent",
+        f"{BACK} after a minute, or 30 times the longest batch; at once where something cannot be sent",
         HANGS,
-        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable"),
+        faults=("hang-lock", "hang-late", "hang-deaf", "stopped", "unsendable", "raise-local"),
     ),
     Row(
         WORKERS,
-        "they do not end with their epoch",
-        "ended after 5 s; the change stands",
-        HANGS,
+        "they do not end with their epoch, or have started processes of their own, such as a decoder each",
+        "ended after 5 s, and what they started with them (not what has a session of its own); the change stands",
+        "hangs, or leaves them, as without the cockpit",
         faults=("deaf-end",),
+        tests=(
+            "tests/probe/test_orphans.py::test_they_end_with_the_workers",
+            "tests/probe/test_orphans.py::test_those_of_the_scripts_own_workers_are_the_scripts",
+            "tests/probe/test_orphans.py::test_what_has_let_go_of_its_worker_is_meant_to_stay",
+        ),
     ),
     Row(
         WORKERS,
-        "dataset, `collate_fn` or `worker_init_fn` fails in them, and only there",
+        "dataset, `collate_fn` or `worker_init_fn` fails in them, and only there; or they cannot be started: no more "
+        "processes, or what spawn cannot pickle",
         BACK,
         AS_BARE,
-        faults=("raise", "raise-late", "raise-odd", "raise-late-odd", "raise-init", "raise-collate"),
+        faults=(
+            "raise", "raise-late", "raise-odd", "raise-late-odd", "raise-init", "raise-collate", "unpicklable", "fork",
+            "fork-second",
+        ),
     ),
     Row(
         WORKERS,
-        "they cannot be started: no more processes, or what spawn cannot pickle",
-        BACK,
-        AS_BARE,
-        faults=("unpicklable", "fork", "fork-second"),
+        "they would serve other data: the dataset holds an open file, a connection or an iterator; the loop changes it "
+        "within an epoch; a stream is not shared out",
+        "refused, naming what it is; what shows only later goes back at the next epoch",
+        "goes on so, as without the cockpit",
+        tests=(
+            "tests/probe/test_held.py::test_it_is_found_wherever_it_stands",
+            "tests/probe/test_held.py::test_workers_that_would_be_started_anew_are_not_once_the_training_itself_has_opened_it",
+            "tests/probe/test_dataset_watch.py::test_what_the_loop_changes_within_an_epoch_is_known_at_its_end",
+            "tests/probe/test_dataset_watch.py::test_a_stream_goes_back_at_the_next_boundary",
+        ),
     ),
     Row(
         WORKERS,
@@ -107,11 +122,13 @@ ROWS = (
     Row(
         MODEL,
         "a forward fails under `autocast`, or does not compile",
-        "that call runs the old way, random numbers and buffers put back; rolled back",
+        "that call runs the old way, random numbers and buffers put back; rolled back. Evaluations (no gradients) stay "
+        "as the script has them",
         AS_BARE,
         faults=("assign", "assign-late", "scatter", "evaluating", "the C++ compiler does not work"),
         tests=(
             "tests/probe/test_kernels_autocast.py::test_a_failing_forward_runs_the_old_way_and_leaves_no_trace",
+            "tests/probe/test_kernels_evaluation.py::test_what_is_caught_in_an_evaluation_is_as_the_script_has_it",
             "tests/probe/test_kernels_compile.py::test_a_failing_compilation_runs_the_old_way_and_leaves_no_trace",
         ),
     ),
@@ -156,12 +173,13 @@ ROWS = (
     ),
     Row(
         MODEL,
-        "a batch size under which the loop would miss samples, or batch norm fail",
+        "a batch size under which the loop would miss samples, run past a table that it made, or batch norm fail",
         "refused with the reason; what the loop then misses all the same is counted, and the size goes back",
         NOTHING,
         tests=(
             "tests/probe/test_batch_knob.py::test_the_backstop_takes_it_back_and_tells_how_many_were_not_seen",
             "tests/probe/test_kernels_batches.py::test_a_last_batch_of_one_and_one_that_is_never_filled",
+            "tests/probe/test_lengths.py::test_a_table_made_before_the_training_forbids_smaller_batches_and_no_others",
         ),
     ),
     Row(
@@ -235,7 +253,8 @@ ROWS = (
     Row(
         END,
         "you stop a training that saves on SIGTERM",
-        "it alone is told, and has 30 s (`--grace`); after that all that bears the run's mark ends, and nothing else",
+        "it alone is told, once, and has 30 s (`--grace`); what it leaves behind has the rest of them; then all that "
+        "bears the run's mark ends, and nothing else: what was started without it is named",
         "the same",
         tests=(
             "tests/engine/test_stopping.py::test_soft_stop_lets_a_long_save_finish",
@@ -246,9 +265,11 @@ ROWS = (
     Row(
         END,
         "the training dies, and leaves workers or helpers",
-        "its loader workers are ended; others are named and left alone",
-        "the same",
+        "its loader workers are ended; others are named and left alone; a change not kept yet is *ended*: with "
+        "which status, how many steps after it came into force",
+        "the same, without the change",
         tests=(
+            "tests/history/test_ends.py::test_how_it_ended_is_said_with_the_change_that_it_ended_under",
             "tests/engine/test_stopping.py::test_workers_of_a_killed_training_are_reaped",
             "tests/engine/test_stopping.py::test_normal_end_reaps_workers_and_names_others",
         ),

@@ -1,4 +1,4 @@
-"""Counts its steps once, before the training, and plans by that number: the epoch and a warm-up."""
+"""Counts its steps by itself, before the training, and plans by that number: the epoch and a warm-up."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from toy import BATCH, EPOCHS, Numbers, finish, mlp, seed
 
 seed(31)
 loader = DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
-steps_per_epoch = len(loader)
+steps_per_epoch = len(loader.dataset) // BATCH
 model = mlp()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=steps_per_epoch)

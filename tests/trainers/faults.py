@@ -37,6 +37,13 @@ class Odd(Exception):
         super().__init__(f"{path}:{line}")
 
 
+def local(words):
+    class Skipped(Exception):
+        pass
+
+    return Skipped(words)
+
+
 class Faulty(Dataset):
     def __init__(self):
         self.numbers = Numbers()
@@ -74,6 +81,8 @@ def strike_worker(info, index):
         raise OSError(errno.ESTALE, "stale handle in a worker")
     elif fault == "raise-late-odd" and late:
         raise Odd("late.bin", index)
+    elif fault == "raise-local" and late:
+        raise local("skip this one")
     elif fault == "raise-odd":
         raise Odd("data.bin", index)
     elif fault == "hang-lock":

@@ -91,6 +91,8 @@ def load(folder):
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
+    # torch's own, from tracing a module that gets another one's output: the script's own compile would die of it too
+    warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
     torch.set_num_threads(1)
     if sys.argv[1] == "load":
         for line in sys.stdin:

@@ -16,7 +16,6 @@ from cockpit.model.events import (
     ChangeMoved,
     EpochEnded,
     Event,
-    GpuSampled,
     KnobReport,
     LoaderInfo,
     LoadersSeen,
@@ -27,7 +26,7 @@ from cockpit.model.events import (
     RunStarted,
     Sampled,
 )
-from cockpit.model.gpu import GpuFigures
+from cockpit.model.gpu import GpuFigures, GpuSampled
 from cockpit.model.knobs import Value
 from cockpit.model.ranks import RankInfo, RanksSeen
 

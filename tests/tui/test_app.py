@@ -425,6 +425,23 @@ def test_a_dump_is_shown_when_all_have_answered_and_is_data() -> None:
     run(it)
 
 
+def test_an_answer_never_opens_over_what_somebody_looks_at() -> None:
+    async def it() -> None:
+        async with seated() as seat:
+            seat.link.answers["dump"] = {"id": "d1", "pids": [4711], "kernel": {}}
+            await seat.press("D", "D", "question_mark")
+            await seat.until(lambda: ("dump", {}) in seat.link.commands)
+            part = StackPart("thread MainThread (4711), which trains", ('File "b.py", line 41 in main',))
+            seat.link.happen(StacksSeen(seat.link.state.at_s, "d1", 4711, (part,)))
+            await asyncio.sleep(0.5)
+            assert len(seat.app.screen_stack) == 2 and "keys" in seat.box
+            await seat.press("escape")
+            await seat.until(lambda: "which trains" in seat.box)
+            assert seat.link.commands.count(("dump", {})) == 1
+
+    run(it)
+
+
 def test_v_shows_all_trials_then_all_output_then_the_picture() -> None:
     async def it() -> None:
         async with seated() as seat:

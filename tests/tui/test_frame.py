@@ -10,8 +10,9 @@ from tui.any_state import VALUES, Grower
 
 from cockpit.history.fold import fold
 from cockpit.history.state import State
-from cockpit.model.events import ProbeLost, TrainingEnded
+from cockpit.model.events import OutputSeen, ProbeLost, TrainingEnded
 from cockpit.model.knobs import BY_NAME
+from cockpit.model.missing import FAILED, ProbeMissed
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, SETS
 from cockpit.tui.paint import strip_of
@@ -140,6 +141,13 @@ def test_before_anything_is_known_there_are_dashes_and_no_zeros() -> None:
     assert "… STARTING" in rows[0] and "epoch –" in rows[0]
     assert rows[1] == "       – samples/s  baseline –      since start –      data wait    – of a step"
     assert "0" not in rows[1] + rows[2] + rows[3] + rows[9]
+
+
+def test_a_probe_that_failed_is_not_waited_for() -> None:
+    waits = State(run="it", phase="running", started_s=1000.0, output=OutputSeen(1001.0, "epoch 3", 10))
+    slow = fold(waits, ProbeMissed(1002.0, "torch is being imported in process 7"))
+    assert "… STARTING" in drawn(slow, 1060.0)[0]
+    assert drawn(fold(waits, ProbeMissed(1002.0, f"{FAILED}: x")), 1060.0)[0].endswith("⌁ LOST probe 1:00")
 
 
 def test_a_lost_engine_dims_every_figure_and_says_since_when() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tui import scenes
 
 from cockpit.history.state import State
-from cockpit.model.events import GpuSampled, ProbeConnected
-from cockpit.model.gpu import GpuFigures
+from cockpit.model.events import ProbeConnected
+from cockpit.model.gpu import GpuFigures, GpuSampled
 from cockpit.tui.card import card_rows
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, BRAILLE, Glyphs

@@ -10,7 +10,7 @@ from tui import scenes
 
 from cockpit.history.fold import fold
 from cockpit.history.state import Phases, State
-from cockpit.model.events import ChangeAsked, ChangeMoved, MachineSeen, Sampled
+from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen, MachineSeen, Sampled
 from cockpit.tui.bars import bar, bar_row, legend
 from cockpit.tui.dialogs import saved_rows
 from cockpit.tui.footer import footer_row, wrapped
@@ -21,7 +21,7 @@ from cockpit.tui.rows import cells, text_of, width_of
 from cockpit.tui.settings import hint_rows, landing_words, settings_rows
 from cockpit.tui.trials import trials_rows
 from cockpit.tui.view import View
-from cockpit.tui.wishes import flipped, moved, plan, why_not_knob
+from cockpit.tui.wishes import flipped, moved, plan, why_not_knob, why_not_now
 
 PHASES = Phases(45.8, 12.8, 0.0, 10.1, 19.2, 1.9, 1.8)
 MS = st.one_of(st.none(), st.floats(0, 1e4))
@@ -126,6 +126,31 @@ def test_the_third_row_never_claims_more_than_is_known() -> None:
     assert "≈ -0.0%" in told(same, now_s) and "no change" in told(same, now_s)
     worse = with_last(verdict="slower", delta_pct=-12.0, interval_pct=(-13.0, -11.0))
     assert "▼ -12.0% ±1.0 [-13.0, -11.0] slower" in told(worse, now_s)
+
+
+def test_a_change_that_was_replaced_too_soon_does_not_blame_what_was_before_it() -> None:
+    state, now_s = scenes.steady()
+    last = replace(
+        state.ledger[-2], verdict="not_comparable", delta_pct=None, interval_pct=None, before_windows=14,
+        after_windows=0, reason="the next change came before it was measured",
+    )  # fmt: skip
+    replaced = replace(state, ledger=(state.ledger[0], last))
+    assert "not comparable (the next change came before it was measured)" in told(replaced, now_s)
+    rows = text_of(trials_rows(View(replaced, now_s), 70, 6))
+    assert "– short" in rows and "14/6" not in rows + told(replaced, now_s)
+
+
+def test_what_can_land_now_does_not_wait_for_what_cannot() -> None:
+    state, now_s = scenes.steady()
+    rows = tuple(
+        replace(knob, can_now=False, reason="at the boundary") if knob.name == "num_workers" else knob
+        for knob in state.loaders[0].knobs
+    )
+    state = fold(state, LoadersSeen(now_s, (replace(state.loaders[0], knobs=rows),)))
+    assert "num_workers changes only at the next epoch (at the boundary)" in (
+        why_not_now(state, {"num_workers": 2}) or ""
+    )
+    assert why_not_now(state, {"num_workers": 2, "in_order": False}) is None
 
 
 def test_a_refused_or_rolled_back_change_says_why() -> None:

@@ -10,8 +10,8 @@ from tui import scenes
 from cockpit.history.fold import fold, fold_all
 from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
-from cockpit.model.events import ChangeAsked, ChangeMoved, GpuSampled, KnobReport, LoadersSeen, ProbeConnected, Sampled
-from cockpit.model.gpu import GpuFigures
+from cockpit.model.events import ChangeAsked, ChangeMoved, KnobReport, LoadersSeen, ProbeConnected, Sampled
+from cockpit.model.gpu import GpuFigures, GpuSampled
 from cockpit.model.ranks import RankInfo, RanksSeen
 from cockpit.tui.about import about_rows
 from cockpit.tui.charts import charts

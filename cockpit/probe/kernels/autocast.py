@@ -2,7 +2,8 @@
 
 Entered by ``root`` for each call of a trained module and left before the loss outside, so that gradients and
 optimizer never run in it. It must never touch an island (``enabled=False`` inside an enabled region: the model says
-that this part needs float32), and costs nothing until autocast was asked for.
+that this part needs float32), nor an evaluation (what is caught there goes to numpy), and costs nothing until
+autocast was asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from typing import Any, Callable
 
 from ..groups import Refused
@@ -33,9 +35,14 @@ def word_of(torch: Any, device: str) -> str:
 
 
 def inside_any(torch: Any) -> bool:
-    """Whether this thread is inside any autocast, enabled or not. The count is only told by changing it."""
+    """Whether this thread is inside any autocast, enabled or not."""
+    return _depth(torch) > 0
+
+
+def _depth(torch: Any) -> int:
+    """So many regions are round this place. The count is only told by changing it."""
     torch.autocast_increment_nesting()
-    return bool(torch.autocast_decrement_nesting())
+    return int(torch.autocast_decrement_nesting())
 
 
 def inside_backward(torch: Any) -> bool:
@@ -43,12 +50,32 @@ def inside_backward(torch: Any) -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
+def makes_a_graph() -> bool:
+    """Whether the caller runs inside a ``torch.autograd.Function``: gradients are off there, and it is training."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "forward" and code.co_argcount and code.co_varnames[0] == "ctx":
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Own(threading.local):
+    """Of one thread. ``calls``: for each call of a root that is under way, whether it evaluates. ``regions``: by depth,
+    the device of a region and what the script wanted there, where our value was put into it."""
+
+    def __init__(self) -> None:
+        self.calls: list[bool] = []
+        self.regions: list[tuple[str, tuple[bool, Any] | None]] = []
+
+
 class Places:
     """Round ``torch.autocast.__enter__``, and only while some value is asked for.
 
     ``wanted`` maps a device type to our word. A region that the script enters as enabled gets it; one entered as
     disabled only where no other region is round it and no root is being called: there it is a switch of the script
-    that is off, else an island.
+    that is off, else an island. Where the script evaluates, its regions are as it has them.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -58,8 +85,7 @@ class Places:
         self._original: Callable[[Any], Any] = self._class.__enter__
         self._replacement = self._make()
         self.wanted: dict[str, str] = {}
-        self.calls = 0
-        """Calls of roots that are under way in the training's thread."""
+        self._own = _Own()
         self.own_places = 0
         """Regions of the script that our value was put into."""
 
@@ -70,15 +96,40 @@ class Places:
         else:
             self.wanted[device] = word
         if self.wanted and self._class.__enter__ is self._original:
+            self._own.regions.clear()
             self._class.__enter__ = self._replacement
         elif not self.wanted and self._class.__enter__ is self._replacement:
             self._class.__enter__ = self._original
 
     def ours(self, device: str, word: str) -> Any:
         """A region of our own, which the patch lets through."""
-        region = self._class(device, dtype=dtype_of(self._torch, word), enabled=word != OFF)
+        return self._region(device, word != OFF, dtype_of(self._torch, word))
+
+    def scripts(self, device: str) -> Any:
+        """A region as the script wanted the one that is in force here, or None: that one is as the script has it."""
+        own, depth = self._own, _depth(self._torch)
+        wanted = next((wanted for where, wanted in reversed(own.regions[:depth]) if where == device), None)
+        return None if wanted is None else self._region(device, *wanted)
+
+    def _region(self, device: str, enabled: bool, dtype: Any) -> Any:
+        region = self._class(device, dtype=dtype, enabled=enabled)
         region._cockpit = True
         return region
+
+    def evaluate(self) -> bool:
+        """Whether what runs now is no part of the training: gradients are off, in no forward of it."""
+        calls = self._own.calls
+        return calls[-1] if calls else not self._torch.is_grad_enabled() and not makes_a_graph()
+
+    def called(self) -> bool:
+        """A root is called, until ``left``; whether it evaluates."""
+        evaluates = self.evaluate()
+        self._own.calls.append(evaluates)
+        return evaluates
+
+    def left(self) -> None:
+        """The call is over."""
+        self._own.calls.pop()
 
     def _placed_by_script(self, frame: Any) -> bool:
         """torch enters autocast itself, to run something again as it was (checkpointing, ``custom_bwd``)."""
@@ -90,19 +141,22 @@ class Places:
         torch, original, is_compiling = self._torch, self._original, self._torch.compiler.is_compiling
 
         def replacement(region: Any) -> Any:
-            if is_compiling() or "_cockpit" in region.__dict__:
+            if is_compiling():
                 return original(region)
-            word = self.wanted.get(region.device)
+            word = None if "_cockpit" in region.__dict__ else self.wanted.get(region.device)
+            own = region._enabled, region.fast_dtype
             if (
                 word is None
                 or not self._placed_by_script(sys._getframe(1))
-                or (not region._enabled and (self.calls or inside_any(torch)))
+                or (not region._enabled and (self._own.calls or inside_any(torch)))
+                or self.evaluate()
             ):
+                self._note(region.device, None)
                 return original(region)
-            own = region._enabled, region.fast_dtype
             region._enabled = word != OFF
             region.fast_dtype = dtype_of(torch, word) or region.fast_dtype
             self.own_places += 1
+            self._note(region.device, own)
             try:
                 return original(region)
             finally:
@@ -110,6 +164,12 @@ class Places:
 
         disguise(replacement, original, UNSEEN)
         return replacement
+
+    def _note(self, device: str, wanted: tuple[bool, Any] | None) -> None:
+        """A region is about to be entered; what stood at its depth or deeper has been left."""
+        regions, depth = self._own.regions, _depth(self._torch)
+        del regions[depth:]
+        regions += [("", None)] * (depth - len(regions)) + [(device, wanted)]  # the first were entered before us
 
 
 def no_effect(torch: Any, module: Any) -> str | None:

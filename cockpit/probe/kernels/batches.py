@@ -24,14 +24,15 @@ LEFT_EARLY = "the loop left the last epoch before the loader was used up: anothe
 ONLY_BOUNDARY = "changes at the epoch boundary"
 ZIPPED = "several loaders make up one step: with another size of one, the loop would leave samples of another unseen"
 SHARED = "another loader of the script has its batches cut by the same batch sampler"
+KEPT = "%s asked len(loader) once: smaller batches make more steps than what it made of that may reach"
 OPEN = "another iterator of this loader is still open"
 
 
 class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
-    epoch yet); ``framework``: whose installed code iterates it, or None; ``asked_length``: who asked ``len(loader)``;
-    ``ends_after``: a schedule that raises after its last step, in words; ``shared``: its batch sampler serves another
-    loader too; ``compiled``: this process has compiled something."""
+    epoch yet); ``framework``: whose installed code iterates it; ``asked_length``: who asked ``len(loader)``, and
+    ``kept_length``: who did so once alone; ``ends_after``: a schedule that raises after its last step, in words;
+    ``shared``: its batch sampler serves another loader; ``made_for``: what was seen to fit one size alone."""
 
     used_up: bool | None
     framework: str | None = None
@@ -43,6 +44,8 @@ class Facts(NamedTuple):
     shared: bool = False
     compiled: bool = False
     ends_after: str | None = None
+    made_for: str | None = None
+    kept_length: str | None = None
 
 
 class BatchSize:
@@ -60,6 +63,8 @@ class BatchSize:
         self._watched = False
         self.uneven = False
         """Whether the loop has been through batches of more than one size."""
+        self._seen: int | None = None
+        """The size under which it went through its last whole epoch."""
         self.rows: int | None = None
         self.drops = bool(getattr(loader, "drop_last", False))
         self.look()
@@ -106,12 +111,9 @@ class BatchSize:
                 raise Refused(OPEN)
             return self.script
         refusal = self.refusal(facts)
-        if not refusal.can:
-            raise Refused(refusal.reason or "")
-        if facts.open_iterators:
-            raise Refused(OPEN)
         size = int(value)
-        reason = self._unfit(size, facts)
+        never = None if refusal.can else refusal.reason or ""
+        reason = never if never is not None else OPEN if facts.open_iterators else self._unfit(size, facts)
         if reason is not None:
             raise Refused(reason)
         return size
@@ -129,8 +131,12 @@ class BatchSize:
             return "batch norm refuses batches of one sample"
         if facts.batch_norm and not self.drops and rows % size == 1:
             return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
+        if facts.made_for is not None and not self.uneven:
+            return facts.made_for
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after
+        if facts.kept_length is not None and size < (self.script or size):
+            return KEPT % facts.kept_length
         return None
 
     # ---- what it would do ----
@@ -147,7 +153,7 @@ class BatchSize:
         if unfit is not None:
             return "will be refused: %s" % unfit
         notes = [*self._epoch_words(size), self._effect_words(size)]
-        if not self.uneven and self.in_force:
+        if not self.uneven and self.in_force and self._seen in (None, self.in_force):
             notes.append("the loop has only seen batches of %d: one made for those alone would fail" % self.in_force)
         if facts.compiled:
             notes.append(COMPILED_ONCE_MORE)
@@ -194,7 +200,9 @@ class BatchSize:
         """An epoch under this size has ended: why it must not be kept, or None. Then the size before is back."""
         size, rows = self.in_force, self.rows
         if used_up and size and rows:
-            self.uneven = self.uneven or size != self._before or (not self.drops and size < rows and rows % size != 0)
+            other = self._seen not in (None, size)
+            self.uneven = self.uneven or other or (not self.drops and size < rows and rows % size != 0)
+            self._seen = size
         if not self._watched:
             return None
         self._watched = False

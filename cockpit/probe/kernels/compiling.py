@@ -246,3 +246,9 @@ def recompile_limit() -> int:
     """How often torch compiles one piece of code before it goes on without."""
     config = sys.modules.get("torch._dynamo.config")
     return int(getattr(config, "recompile_limit", 8))
+
+
+def wrapped_by_compile(module: Any) -> Any:
+    """The script's own module inside ``torch.compile(module)``, or None."""
+    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    return module._modules["_orig_mod"] if kind is not None and isinstance(module, kind) else None

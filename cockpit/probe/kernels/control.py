@@ -24,6 +24,7 @@ NO_ROOT = "no module was seen called: the script compiles the whole step itself,
 FITS = 0.9
 """Of the memory that is there, so much may be planned for: allocators lose some between their blocks."""
 BYPASSED = "this region is compiled by the script: nothing outside reaches what runs in it"
+IN_TRAINING = "where gradients are off (evaluation) it stays as the script has it"
 OWN_COMPILE = "compiled by the script itself"
 
 
@@ -99,6 +100,14 @@ class Kernels:
             return NO_ROOT
         return BYPASSED if self.bypassed() else None
 
+    def stands(self, asked: Mapping[str, Value]) -> bool:
+        """Whether all of ``asked`` is what was asked for before: landing it once more would change nothing."""
+        setting = self._setting._asdict()
+        return all(
+            self.setters[name].stands(value) if name in self.setters else setting[name] == str(value)
+            for name, value in asked.items()
+        )
+
     def land(self, asked: Mapping[str, Value]) -> dict[str, Value | None]:
         """In force for what runs from here on; the values before. Raises Refused, and then nothing has changed."""
         self.plan(asked)
@@ -141,7 +150,14 @@ class Kernels:
     def mind_calls(self, on_call: Callable[[], None] | None) -> None:
         """``on_call`` before each forward of a root from now on; None: no more."""
         for root in self.roots:
-            root.on_call, root.active = on_call, not root.idle or on_call is not None
+            root.on_call = on_call
+            root.mind()
+
+    def mind_results(self, on_result: Callable[[Any, Any, Any, Any], None] | None) -> None:
+        """``on_result`` after each forward of a root in the training; None: no more."""
+        for root in self.roots:
+            root.on_result = on_result
+            root.mind()
 
     def compiled_nothing(self, asked: Mapping[str, Value]) -> str | None:
         """Why a change that asks to compile is not what runs: torch has made no graph of anything it was called for."""
@@ -200,9 +216,20 @@ class Kernels:
         note = "outputs partly %s: %s is handed on as it is" % (in_force or asked, partly) if partly else None
         if note is None and asked != SCRIPT and in_force not in (None, asked):
             note = "the script decides: its own region keeps %s" % in_force
+        notes = [note]
         if reason is None and roots:
-            note = note or emulated.words_of(self.torch, roots[0].device, asked)
+            notes = [note or emulated.words_of(self.torch, roots[0].device, asked), self.caught(), IN_TRAINING]
+        note = "; ".join(filter(None, notes)) or None
         return Row("autocast", script, in_force, reason is None, reason is None, reason, note)
+
+    def caught(self) -> str | None:
+        """Whose hooks would get tensors of lower precision."""
+        return next((root.caught for root in self.roots if root.caught), None)
+
+    def look_for_hooks(self) -> None:
+        """Those that the script has set or removed since. Goes through all modules: ask seldom."""
+        for root in self.roots:
+            root.look_for_hooks()
 
     def _compile(self) -> Row:
         roots = self.roots

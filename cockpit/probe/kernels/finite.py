@@ -43,6 +43,7 @@ class Finiteness:
         self._small: list[weakref.ref[Any]] = []
         self._flags: deque[Flag] = deque()
         self._words = "nan"
+        self._newest: Any = 0.0
         self._bad = self._bad_losses = self._zeros = 0
         self._step: dict[str, tuple[int, bool]] = {}
         self._suspect = False
@@ -65,7 +66,8 @@ class Finiteness:
         for tensor in self._losses(tensors):
             with self._torch.no_grad():
                 value = tensor.detach()
-                self._look(LOSS, step, value if value.numel() == 1 else value.float().sum())
+                self._newest = value if value.numel() == 1 else value.float().sum()
+                self._look(LOSS, step, self._newest)
 
     def _losses(self, tensors: Any) -> list[Any]:
         kind = self._torch.Tensor
@@ -104,6 +106,13 @@ class Finiteness:
             event = self._torch.cuda.Event()
             event.record()
             self._flags.append(Flag(kind, step, event, there))
+
+    def words(self) -> str:
+        """What is not finite, where gradients are not: the newest loss, or they alone. Waits for it."""
+        value = float(self._newest)
+        if math.isfinite(value):
+            return "gradients became nan"
+        return "loss became %s" % ("nan" if math.isnan(value) else "inf")
 
     # ---- between two steps ----
 

@@ -117,6 +117,9 @@ class Landing:
 
     def _land(self, asks: list[Any]) -> None:
         for ask in asks:
+            if ask.due is None and self.kernels.stands(ask.kernels):
+                self._asks.move(ask, "dropped")  # asked again while it was landing, which nobody could see
+                continue
             began = self._recorder.clock()
             try:
                 self.ride(ask)
@@ -132,6 +135,10 @@ class Landing:
         """Raises Refused where the kernel part of ``ask`` cannot be had."""
         if ask.kernels:
             self.kernels.plan(ask.kernels)
+
+    def stands(self, ask: Any) -> bool:
+        """Whether the kernel part of ``ask`` would change nothing."""
+        return self.kernels.stands(ask.kernels)
 
     def refuse(self, ask: Any, reason: str) -> None:
         self._reasons.update(dict.fromkeys(ask.kernels, reason))

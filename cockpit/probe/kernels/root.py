@@ -7,9 +7,9 @@ was, and a notice says why. It must never keep the module alive, and never hide 
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import deque
+from contextlib import nullcontext
 from typing import Any, Callable, NamedTuple
 
 from ...model.knobs import SCRIPT, Value
@@ -17,7 +17,7 @@ from ..groups import Refused
 from ..guard import _raised_by_signal_handler as raised_by_signal_handler
 from ..outcomes import why
 from . import autocast as casts
-from . import compiling
+from . import caught, compiling
 from .casting import Outputs
 from .keep import Kept
 from .twice import Twice
@@ -60,6 +60,8 @@ class RootKernels:
         self.device = next((p.device.type for p in module.parameters()), "cpu")
         self.no_effect = casts.no_effect(torch, module)
         """Why autocast would change nothing, as found when the module was met, or asked for last."""
+        self.caught = caught.words_of(torch, module)
+        """What is to be known of its hooks before autocast is tried, as found then too."""
         self.setting = Setting()
         self.notices: deque[RolledBack] = deque()
         self.active = False
@@ -67,12 +69,14 @@ class RootKernels:
         self.called = True
         """Set by the slot at each call."""
         self.calls = 0
-        """Since the setting was set."""
+        """Forwards of the training since the setting was set."""
         self.seen: str | None = None
         self.partly: str | None = None
         self.own_autocast: str | None = None
         self.on_call: Callable[[], None] | None = None
         """Called before each forward, while a change is on trial."""
+        self.on_result: Callable[[Any, Any, Any, Any], None] | None = None
+        """Told of each forward of the training, while another batch size is asked for."""
         self.compiles = False
         """Whether torch has ever made a graph of it for us."""
 
@@ -88,11 +92,11 @@ class RootKernels:
             return word
         if name == "autocast":
             self.no_effect = casts.no_effect(self._torch, module)
+            self.look_for_hooks()
             casts.check(self._torch, module, self.device, word)
             return word
         compiling.check(self._torch, module, self.device, word)
-        again = self.cannot_compile
-        if again is not None and word != compiling.OFF:
+        if word != compiling.OFF and (again := self.cannot_compile) is not None:
             raise Refused(again)
         tried = self._spent.get(self.setting._replace(compile=word), 0)
         if tried >= compiling.recompile_limit():
@@ -107,7 +111,7 @@ class RootKernels:
         if wanted.compile not in (SCRIPT, compiling.OFF):
             compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
-        self.active = not self.idle or self.on_call is not None
+        self.mind()
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
@@ -125,7 +129,7 @@ class RootKernels:
     def compiled_by_script(self) -> bool:
         """Whether what the script has for this root is compiled, in place or by a wrapper."""
         module = self._module()
-        return self.previous is not None or (module is not None and _wrapped_by_compile(module) is not None)
+        return self.previous is not None or (module is not None and compiling.wrapped_by_compile(module) is not None)
 
     @property
     def cannot_compile(self) -> str | None:
@@ -143,9 +147,18 @@ class RootKernels:
         """Nothing of ours is in force: the slot may call what the script has."""
         return self.setting == Setting()
 
+    def look_for_hooks(self) -> None:
+        """What is on its parts now."""
+        module = self._module()
+        self.caught = None if module is None else caught.words_of(self._torch, module)
+
+    def mind(self, looks: bool = False) -> None:
+        """Whether calls have to come here now; ``looks``: all the same."""
+        self.active = looks or not self.idle or self.on_call is not None or self.on_result is not None
+
     def look(self) -> None:
         """At the next call, look what the script's own autocast does at this place."""
-        self.active = True
+        self.mind(True)
 
     # ---- every call ----
 
@@ -153,14 +166,26 @@ class RootKernels:
         """The root's forward under the setting."""
         if self.on_call is not None:
             self.on_call()
-        self.calls += 1
-        if self.idle:
-            self.active = self.on_call is not None
-            return self._run(self.setting, module, args, kwargs)
-        kind = (self._torch.is_grad_enabled(), module.training)
-        kept = None if kind in self._tried else Kept(self._torch, module)
+        evaluates = self._places.called()
         try:
-            result = self._run(self.setting, module, args, kwargs)
+            result = self._call(evaluates, module, args, kwargs)
+        finally:
+            self._places.left()
+        if self.on_result is not None and not evaluates:
+            self.on_result(module, args, kwargs, result)
+        return result
+
+    def _call(self, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
+        if not evaluates:
+            self.calls += 1
+        if self.idle:
+            self.mind(evaluates)
+        if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
+            return self._run(self.setting, evaluates, module, args, kwargs)
+        kind = (self._torch.is_grad_enabled(), module.training)
+        kept = None if kind in self._tried else Kept(self._torch, module, (args, kwargs))
+        try:
+            result = self._run(self.setting, evaluates, module, args, kwargs)
         except Exception as error:
             if _not_a_failure(error):
                 raise
@@ -170,17 +195,14 @@ class RootKernels:
             self._tried.add(kind)
             return result
         # outside of the handler: what is raised now is the script's own, and the only one that its user should see
-        return self._again(reason, kept, module, args, kwargs)
+        return self._again(reason, kept, evaluates, module, args, kwargs)
 
-    def _again(self, reason: str, kept: Kept | None, module: Any, args: Any, kwargs: Any) -> Any:
+    def _again(self, reason: str, kept: Kept | None, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
-        if kept is not None:
-            kept.put_back()
+        lost = "its random numbers were drawn twice" if kept is None else kept.put_back()
         back = self._former if self._former != self.setting else Setting()
-        result = self._run(back, module, args, kwargs)
-        if kept is None:
-            reason += " (this step's forward ran twice: its random numbers were drawn twice)"
-        self._give_up(back, reason)
+        result = self._run(back, evaluates, module, args, kwargs)
+        self._give_up(back, "%s (this step's forward ran twice%s)" % (reason, ": " + lost if lost else ""))
         return result
 
     def _give_up(self, back: Setting, reason: str) -> None:
@@ -189,29 +211,29 @@ class RootKernels:
         self._former = Setting()
         self.notices.append(RolledBack(failed, back, reason))
 
-    def _run(self, setting: Setting, module: Any, args: Any, kwargs: Any) -> Any:
+    def _run(self, setting: Setting, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         places = self._places
-        places.calls += 1
-        try:
-            if setting.autocast == SCRIPT:
-                self.own_autocast = casts.word_of(self._torch, self.device)
-                return self._inner(setting, module, args, kwargs)
-            there = casts.word_of(self._torch, self.device)
-            if self.own_autocast is None and not casts.inside_any(self._torch):
-                self.own_autocast = casts.OFF  # it came while the knob was on already
-            wanted = setting.autocast
-            island = there == casts.OFF and casts.inside_any(self._torch)
-            if island and casts.inside_backward(self._torch):
-                island = self.seen in (None, casts.OFF)  # checkpointing computes again: as it was computed
-            if there == wanted or island:
-                self.seen = there
-                return self._inner(setting, module, args, kwargs)
-            self.seen = wanted
-            with places.ours(self.device, wanted):
-                result = self._inner(setting, module, args, kwargs)
-            return result if wanted == casts.OFF or there != casts.OFF else self._cast_back(result, wanted)
-        finally:
-            places.calls -= 1
+        if evaluates:  # without autocast of ours; one graph serves there, whatever the training has
+            region = places.scripts(self.device)
+            with nullcontext() if region is None else region:
+                return self._inner(setting._replace(autocast=SCRIPT), module, args, kwargs)
+        there = casts.word_of(self._torch, self.device)
+        if setting.autocast == SCRIPT:
+            self.own_autocast = there
+            return self._inner(setting, module, args, kwargs)
+        if self.own_autocast is None and not casts.inside_any(self._torch):
+            self.own_autocast = casts.OFF  # it came while the knob was on already
+        wanted = setting.autocast
+        island = there == casts.OFF and casts.inside_any(self._torch)
+        if island and casts.inside_backward(self._torch):
+            island = self.seen in (None, casts.OFF)  # checkpointing computes again: as it was computed
+        if there == wanted or island:
+            self.seen = there
+            return self._inner(setting, module, args, kwargs)
+        self.seen = wanted
+        with places.ours(self.device, wanted):
+            result = self._inner(setting, module, args, kwargs)
+        return result if wanted == casts.OFF or there != casts.OFF else self._cast_back(result, wanted)
 
     def _cast_back(self, result: Any, word: str) -> Any:
         torch, low = self._torch, casts.dtype_of(self._torch, word)
@@ -232,7 +254,7 @@ class RootKernels:
         if setting.compile == SCRIPT:
             previous = self.previous
             return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
-        wrapped = _wrapped_by_compile(module)
+        wrapped = compiling.wrapped_by_compile(module)
         if setting.compile == compiling.OFF:
             return module._call_impl(*args, **kwargs) if wrapped is None else wrapped(*args, **kwargs)
         call = self._compiled.get(setting)
@@ -255,27 +277,21 @@ class RootKernels:
 
     def _recompiled(self, setting: Setting, number: int) -> None:
         self._spent[setting] = number + 1
-        if number + 1 >= compiling.recompile_limit() and setting == self.setting:
+        if number + 1 >= compiling.recompile_limit() and setting.compile == self.setting.compile:
             reason = "recompiled %d times: torch would go on without compiling" % (number + 1)
-            self._give_up(setting._replace(compile=SCRIPT), reason)
+            self._give_up(self.setting._replace(compile=SCRIPT), reason)
 
     @property
     def recompiles(self) -> int:
-        """Of the code in force."""
-        return max(0, self._spent.get(self.setting, 0) - 1)
+        """Of the code in force, in training and in evaluation."""
+        in_force = {self.setting, self.setting._replace(autocast=SCRIPT)}
+        return sum(max(0, self._spent.get(setting, 0) - 1) for setting in in_force)
 
     def _apart(self, result: Any) -> Any:
         """Recorded kernels write into the same memory at each call: the script gets copies that it may keep."""
-        tensor = self._torch.Tensor
-        return Outputs(tensor, lambda _: True, lambda found: found.clone()).changed(result)
+        return Outputs(self._torch.Tensor, lambda _: True, lambda found: found.clone()).changed(result)
 
 
 def _not_a_failure(error: Exception) -> bool:
     """A signal handler's, or how checkpointing stops a forward that has computed again all that was needed."""
     return raised_by_signal_handler(error.__traceback__) or type(error).__module__ == "torch.utils.checkpoint"
-
-
-def _wrapped_by_compile(module: Any) -> Any:
-    """The script's own module inside ``torch.compile(module)``, or None."""
-    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
-    return module._modules["_orig_mod"] if kind is not None and isinstance(module, kind) else None

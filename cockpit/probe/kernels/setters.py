@@ -72,6 +72,10 @@ class Setter:
         if wanted != before:
             self._write(wanted)
 
+    def stands(self, value: Value) -> bool:
+        """Whether setting ``value`` now would change nothing: it was asked for before, and nobody has set another."""
+        return self.asked is None if value == SCRIPT else self.asked == value and not self.overruled
+
     @property
     def overruled(self) -> bool:
         """Whether the script has set it again since."""

@@ -1,8 +1,8 @@
 """One change of the kernels while it settles: what can be put back, what has gone wrong, a backward that fails.
 
 Begun by ``landing`` where a change lands, asked at each step's end, dropped when the change is kept or another lands.
-``watched`` stands in for ``torch.autograd.backward`` only as long. It acts in the training's thread alone, and must
-never swallow what the script would have met without us.
+``watched`` stands in for ``torch.autograd.backward`` only as long, or while somebody else wants to look at it. It acts
+in the training's thread alone, and must never swallow what the script would have met without us.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..guard import _raised_by_signal_handler as raised_by_signal_handler
 from ..outcomes import why
 from ..recorder import Recorder
 from . import snapshot
-from .autocast import inside_backward
+from .autocast import inside_backward, scaler_in_use
 from .finite import Finiteness
 
 CONCERNED = ("autocast", "compile", "matmul")
@@ -26,6 +26,9 @@ LEAST_STEPS, LEAST_NS = 1000, 600_000_000_000
 NOT_BACK = "copies of the script's own (such as an EMA)"
 SCHEDULE = "the learning rate's schedule"
 UNDONE = "cannot be undone if it diverges"
+LOOKED_AT = 3
+"""In so many steps gradients that are not finite are found at once: scripts look at theirs before they update, and end
+themselves. Waits for the device."""
 
 
 def concerns(kernels: Mapping[str, Value]) -> bool:
@@ -54,6 +57,11 @@ class Trial:
         self._proven_step: int | None = None
         optimizers = recorder.living_optimizers()
         tensors = snapshot.trained(modules, optimizers)
+        self._scaled = scaler_in_use(torch)
+        """Then gradients that are not finite are the scaler's own affair, and usual in its first steps."""
+        self._cleared: tuple[int, str, weakref.ref[Any], int] | None = None
+        """Gradients were set to 0 since they were not finite: how many updates there had been, what had become so, a
+        parameter and the version of its gradient."""
         self._finite = Finiteness(torch, [p for module in modules for p in module.parameters() if p.requires_grad])
         self.snapshot: snapshot.Snapshot | None = None
         self.reason = self._take(modules, optimizers, snapshot.sizes(torch, tensors, optimizers))
@@ -76,11 +84,20 @@ class Trial:
         """What it starts from; and until a whole step's have run under the change, the gradients that are there."""
         new = self._proven_step in (None, self._recorder.steps)
         self._gradients = self._kept_gradients() if new else None
+        if self._was_skipped():
+            self._cleared = None
         self._is_old = not self.has_run()
         if self._is_old:
             self._finite.was(tensors)
         else:
             self._finite.loss(self._recorder.steps, tensors)
+
+    def _was_skipped(self) -> bool:
+        """Whether the script has dropped itself what was set to 0, and updated nothing with it."""
+        if self._cleared is None or self._recorder.optimizer_steps > self._cleared[0]:
+            return False
+        gradient = getattr(self._cleared[2](), "grad", None)
+        return gradient is None or gradient._version != self._cleared[3]
 
     def _kept_gradients(self) -> list[tuple[weakref.ref[Any], Any]] | None:
         parameters = self._parameters()
@@ -97,6 +114,28 @@ class Trial:
         if self._proven_step is None:
             self._proven_step = self._recorder.steps
         self._finite.gradients(self._recorder.steps)
+        if self._recorder.steps - self._proven_step < LOOKED_AT and self._finite.was_finite and not self._scaled:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Gradients that are not finite become 0, all of them: whether it diverges is judged at the step's end."""
+        cuda = self.torch.cuda
+        if cuda.is_initialized() and cuda.is_current_stream_capturing():
+            return
+        with self.torch.no_grad():
+            found = [p for p in self._parameters() if p.grad is not None and not p.grad.is_sparse]
+            if all(bool(parameter.grad.isfinite().all()) for parameter in found):
+                return
+            for parameter in found:
+                parameter.grad.zero_()
+        ref, version = weakref.ref(found[0]), found[0].grad._version
+        self._cleared = (self._recorder.optimizer_steps, self._finite.words(), ref, version)
+
+    def _spoilt(self) -> str | None:
+        """Gradients that were not finite would have gone into an update: that is no batch that is skipped."""
+        if self._cleared is None or self._recorder.optimizer_steps <= self._cleared[0]:
+            return None
+        return self._cleared[1]
 
     def backward_failed(self, error: Exception) -> bool:
         """In the first step under the change: it goes back, and the step has no gradients. Else it is the script's."""
@@ -122,7 +161,7 @@ class Trial:
 
     def found(self) -> str | None:
         """What has gone wrong, in words; None where nothing has."""
-        return self.failed or self._finite.found()
+        return self.failed or self._spoilt() or self._finite.found()
 
     def is_over(self) -> bool:
         """Nobody has said for long that it is kept, and nothing was wrong with it."""
@@ -158,7 +197,9 @@ def watched(original: Callable[..., Any], recorder: Recorder, run: Callable[...,
     """
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        trial = recorder.trial
+        trial, look = recorder.trial, recorder.on_backward
+        if look is not None:
+            look(args[0] if args else kwargs.get("tensors"))
         if trial is None or recorder.thread is None or inside_backward(trial.torch):
             return original(*args, **kwargs)
         run("trial", trial.before_backward, args[0] if args else kwargs.get("tensors"))

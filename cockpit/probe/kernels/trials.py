@@ -14,6 +14,7 @@ from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
 from . import snapshot
+from .autocast import OFF
 from .control import Kernels
 from .trial import UNDONE, Trial, concerns
 
@@ -37,6 +38,7 @@ class Trials:
         self._by_forward = False
         self._risk: str | None = None
         self._risk_ns: int | None = None
+        self._caught: str | None = None
 
     def restart(self) -> None:
         """In a forked child nothing is on trial."""
@@ -52,10 +54,13 @@ class Trials:
             self._recorder.awaited = True
 
     def foretell(self, ask: Any) -> str | None:
-        """Before ``ask`` is applied: what could not be undone. None: not known yet."""
+        """Before ``ask`` is applied: what could not be undone, who would get other tensors. None: not known yet."""
         if not concerns(ask.kernels):
             return ""
-        return None if self._risk_ns is None else self._risk or ""
+        if self._risk_ns is None:
+            return None
+        lower = ask.kernels.get("autocast", SCRIPT) not in (SCRIPT, OFF)
+        return "; ".join(filter(None, (self._risk, self._caught if lower else None)))
 
     # ---- begin and end ----
 
@@ -136,4 +141,6 @@ class Trials:
         needed = snapshot.sizes(kernels.torch, snapshot.trained(kernels.modules(), optimizers), optimizers)
         reason = snapshot.room(kernels.torch, needed).reason
         self._risk = None if reason is None else "%s: %s" % (UNDONE, reason)
+        kernels.look_for_hooks()
+        self._caught = kernels.caught()
         self._risk_ns = now

@@ -1,0 +1,117 @@
+"""What workers of ours have started themselves, such as a decoder for each process that loads: it ends with them.
+
+The script has asked for none of these workers, and new ones come with every epoch: without this their children would
+pile up. Called by ``workers`` as a source ends, and at each beat. Known by parent, pid and start time, taken while
+the worker still lives. Left alone: what has a session of its own (it is meant to outlive who started it), and
+what serves other processes and ends by itself; workers under the script's own settings never come here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from time import monotonic, sleep
+from typing import Any
+
+SOFT_S = 5.0
+"""Between TERM and KILL."""
+AT_EXIT_S = 0.5
+"""The same where the interpreter ends, and no beat will come."""
+SERVANTS = (b"torch_shm_manager", b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+
+_told: dict[tuple[int, int], float] = {}
+"""(pid, start time) of what was sent a TERM, and for how long it has had that."""
+
+
+def take(source: Any) -> None:
+    """Notes what the workers of ``source`` have started by now; nobody can tell once they have ended."""
+    if getattr(source, "gate", None) is None:
+        return
+    found: dict[int, int] = source.__dict__.setdefault("_cockpit_started", {})
+    for worker in getattr(source, "_workers", ()):
+        if worker._parent_pid == os.getpid() and worker.is_alive():
+            fields = _fields(worker.pid)
+            found.update(_below(worker.pid, fields[3]) if fields else ())
+
+
+def end(source: Any) -> None:
+    """The workers of ``source`` are gone: what they have left is told to end."""
+    found: dict[int, int] = source.__dict__.pop("_cockpit_started", {})
+    for pid, begun in found.items():
+        if _send(pid, begun, signal.SIGTERM):
+            _told[pid, begun] = 0.0
+    until_s = monotonic() + AT_EXIT_S
+    while _told and sys.is_finalizing():
+        beat(SOFT_S if monotonic() > until_s else 0.0)
+        sleep(0.01)
+
+
+def beat(beat_s: float) -> None:
+    """``beat_s`` seconds have passed: who has had its time is killed."""
+    for (pid, begun), told_s in list(_told.items()):
+        over = told_s + beat_s >= SOFT_S
+        if over or not lives(pid, begun):
+            _told.pop((pid, begun), None)
+            _send(pid, begun, signal.SIGKILL)
+        else:
+            _told[pid, begun] = told_s + beat_s
+
+
+def _below(pid: int, session: str) -> Iterator[tuple[int, int]]:
+    """All that descends from ``pid`` in its session: (pid, start time)."""
+    for child in _children(pid):
+        fields = _fields(child)
+        if fields and fields[3] == session and not any(name in _read(child, "cmdline") for name in SERVANTS):
+            yield child, int(fields[19])
+            yield from _below(child, session)
+
+
+def _children(pid: int) -> list[int]:
+    """Each thread has its own."""
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+    return [int(child) for thread in threads for child in _read(pid, "task/%s/children" % thread).split()]
+
+
+def _fields(pid: int) -> list[str]:
+    """Of its stat, from the state on; empty where it is gone."""
+    return _read(pid, "stat").rpartition(b")")[2].decode().split()
+
+
+def lives(pid: int, begun: int | None = None) -> bool:
+    """Whether it still runs, and is that very one where its start is known; what waits to be reaped does not."""
+    fields = _fields(pid)
+    return bool(fields) and begun in (None, int(fields[19])) and fields[0] not in "ZX"
+
+
+def _send(pid: int, begun: int, number: signal.Signals) -> bool:
+    """Whether it was still there to be told. Where the system has handles, no later process can be meant."""
+    try:
+        handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        handle = None
+    try:
+        if not lives(pid, begun):
+            return False
+        if handle is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        if handle is not None:
+            os.close(handle)
+    return True
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open("/proc/%d/%s" % (pid, name), "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,77 @@
+"""``set``, ``undo`` and ``redo`` answer 1 for what is refused, also where that takes the training as long as a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.events import beginning, block, knob
+
+from cockpit.cli import answers
+from cockpit.cli import ask as asking
+from cockpit.cli import set as setting
+from cockpit.cli.answers import LOOK_S, PATIENCE_S
+from cockpit.cli.verbs import BY_NAME
+from cockpit.cli.words import Words
+from cockpit.history.fold import fold_all
+from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen
+
+WHY = "the script differentiates its gradients once more"
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Asks for a kernel knob whose row says that it cannot be had; it is refused when the step ends."""
+
+    def ask(name: str, value: str, step_s: float, *options: str, verb: str = "set") -> Any:
+        clock = [0.0]
+        waiting = fold_all([
+            *beginning(), LoadersSeen(1001.0, (), (knob(name, "off", "off", can=False, can_now=False, reason=WHY),)),
+            block(1002.0, 4, 8 / step_s, steps=4), ChangeAsked(1003.0, "c1", {name: value}, "--now" in options),
+        ])  # fmt: skip
+        refused = fold_all([ChangeMoved(1004.0, "c1", "refused", 7, reason=WHY)], waiting)
+        for module in (setting, asking):
+            monkeypatch.setattr(module, "find", lambda *_: SimpleNamespace(name="it"))
+            monkeypatch.setattr(module, "ask", lambda *_, **__: {"id": "c1"})
+        monkeypatch.setattr(setting, "has_ended", lambda _: False)
+        monkeypatch.setattr(answers, "state_of", lambda _: refused if clock[0] > step_s else waiting)
+        sleep: Callable[[float], None] = lambda seconds: clock.__setitem__(0, clock[0] + seconds)  # noqa: E731
+        monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+        switches = {option: [()] for option in options}
+        if verb == "set":
+            status = setting.call(BY_NAME[verb], Words(switches, [f"{name}={value}"]))
+        else:
+            status = asking.call(BY_NAME[verb], Words(switches))
+        return status, capsys.readouterr(), clock[0]
+
+    return ask
+
+
+@pytest.mark.parametrize(("name", "value"), [("compile", "default"), ("autocast", "bf16"), ("matmul", "high")])
+@pytest.mark.parametrize("step_s", [0.05, 5.0, 25.0])
+def test_what_cannot_be_had_is_answered_with_one(
+    answer: Callable[..., Any], name: str, value: str, step_s: float
+) -> None:
+    status, said, took_s = answer(name, value, step_s, "--now")
+    assert status == 1 and f"refused, {WHY}" in said.err
+    assert took_s <= step_s + 2 * LOOK_S, "as soon as it is known"
+    assert said.err.count(WHY) == said.err.count("\n") == 1, "once"
+
+
+def test_with_json_too(answer: Callable[..., Any]) -> None:
+    status, said, _ = answer("compile", "default", 5.0, "--now", "--json")
+    assert status == 1 and json.loads(said.out) == {"id": "c1"} and "refused" in said.err
+
+
+def test_what_a_boundary_decides_is_not_waited_for_and_its_row_is_told(answer: Callable[..., Any]) -> None:
+    status, said, took_s = answer("compile", "default", 5.0)
+    assert status == 0 and took_s <= PATIENCE_S and WHY in said.err
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_what_cannot_be_had_again_is_answered_with_one_too(answer: Callable[..., Any], verb: str) -> None:
+    status, said, _ = answer("compile", "default", 5.0, "--now", verb=verb)
+    assert status == 1 and f"refused, {WHY}" in said.err

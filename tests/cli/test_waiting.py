@@ -1,0 +1,36 @@
+"""``--wait``: every id that was answered comes to an end, also one that left the ledger before it was seen there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.events import Story, beginning
+
+from cockpit.cli.waiting import _all_over, _gone, ids_of
+from cockpit.history.fold import fold_all
+
+
+def test_what_was_withdrawn_before_it_was_seen_once_is_over() -> None:
+    """Two clients at once: the first change is taken into the second within the same moment."""
+    last: dict[str | None, dict[str, Any]] = {"c1": _gone("c1", "not heard of any more")}
+    assert _all_over(fold_all(beginning()), ["c1"], last)
+    assert (last["c1"]["state"], last["c1"]["outcome"]) == ("dropped", None) and "withdrawn" in last["c1"]["reason"]
+
+
+def test_what_waits_is_not_over() -> None:
+    last: dict[str | None, dict[str, Any]] = {"c1": _gone("c1", "not heard of any more")}
+    state = fold_all([*beginning(), Story().asked("c1", {"num_workers": 2})])
+    assert not _all_over(state, ["c1"], last) and last["c1"]["state"] == "queued"
+
+
+def test_what_is_in_force_already_is_kept_without_a_change() -> None:
+    """Asked for what is there while something else was queued: the engine only empties the queue, and has no id."""
+    last: dict[str | None, dict[str, Any]] = {}
+    assert _all_over(fold_all(beginning()), [None], last)
+    assert last[None]["outcome"] == "kept" and "in force already" in last[None]["reason"]
+
+
+def test_the_part_that_waits_for_a_boundary_is_waited_for_where_it_was_asked_for() -> None:
+    answer = {"id": "c1", "later": {"id": "c1-later", "asked": {"batch_size": 8}}}
+    assert ids_of(answer, {"knobs": {"threads": 2, "batch_size": 8}}) == ["c1", "c1-later"]
+    assert ids_of(answer, {"knobs": {"threads": 2}}) == ["c1"] == ids_of({"id": "c1"}, {})

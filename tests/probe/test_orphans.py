@@ -1,0 +1,153 @@
+"""What workers of ours start themselves ends with them; what anybody else starts, or has let go of, is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from probe import swap_scenes as scenes
+from probe.swap_harness import Harness
+from torch.utils.data import DataLoader
+
+from cockpit.probe import orphans
+
+NESTED = "import subprocess, sys, time; subprocess.Popen(['sleep', '300']); time.sleep(300)"
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"
+
+
+class WithHelpers(scenes.Squares):
+    """Each process that loads keeps one of its own, and writes down which."""
+
+    def __init__(self, folder: Path, command: list[str], **more: Any) -> None:
+        self.folder, self.command, self.more, self.owner = folder, command, more, 0
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.owner != os.getpid():
+            self.owner = os.getpid()
+            helper = subprocess.Popen(self.command, **self.more)
+            (self.folder / str(helper.pid)).touch()
+            time.sleep(0.2)  # until it has come up
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    orphans._told.clear()
+    yield tmp_path
+    for pid in begun(tmp_path):
+        for each in (pid, *orphans._children(pid)):
+            if orphans.lives(each):
+                os.kill(each, signal.SIGKILL)
+    assert not living(tmp_path)
+
+
+def begun(folder: Path) -> list[int]:
+    return [int(file.name) for file in folder.iterdir()]
+
+
+def living(folder: Path, expected: set[int] | None = None, wait_s: float = 2.0) -> set[int]:
+    """Those that live on after they have had time to end."""
+    until_s = time.monotonic() + wait_s
+    while (left := {pid for pid in begun(folder) if orphans.lives(pid)}) != (expected or set()):
+        if time.monotonic() > until_s:
+            break
+        time.sleep(0.01)
+    return left
+
+
+def epochs(loader: Any, number: int = 2) -> None:
+    for _ in range(number):
+        for _ in loader:
+            pass
+
+
+SLEEP = ["sleep", "300"]
+
+
+@pytest.mark.parametrize(
+    ("boundary", "now", "helpers"),
+    [
+        ({0: {"num_workers": 2}}, {}, 4),
+        ({0: {"num_workers": 2, "persistent_workers": True}, 2: {"num_workers": 0}}, {}, 3),
+        ({0: {"num_workers": 2}, 1: {"num_workers": 0}}, {(0, 3): {"num_workers": 1}}, 4),
+    ],
+    ids=["each epoch", "persistent", "a swap"],
+)
+def test_they_end_with_the_workers(folder: Path, boundary: Any, now: Any, helpers: int) -> None:
+    data = WithHelpers(folder, SLEEP)
+    data.owner = os.getpid() if helpers == 4 and not now else 0
+    loader = DataLoader(data, batch_size=scenes.BATCH)
+    with Harness(boundary, now):
+        epochs(loader, 3 if helpers == 3 else 2)
+    del loader
+    mine = set(orphans._children(os.getpid())) & set(begun(folder))
+    assert len(begun(folder)) == helpers
+    assert living(folder, mine) == mine  # the training's own stays
+
+
+def test_what_they_have_started_in_turn_ends_too(folder: Path) -> None:
+    loader = DataLoader(WithHelpers(folder, [sys.executable, "-c", NESTED]), batch_size=scenes.BATCH)
+    with Harness({0: {"num_workers": 1}}):
+        first = iter(loader)
+        next(first)
+        (helper,) = begun(folder)
+        until_s = time.monotonic() + 5
+        while not (below := orphans._children(helper)) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        (folder / str(below[0])).touch()
+        del first
+    assert not living(folder)
+
+
+def test_one_that_does_not_mind_is_killed_some_beats_later(folder: Path, monkeypatch: Any) -> None:
+    loader = DataLoader(WithHelpers(folder, [sys.executable, "-c", DEAF]), batch_size=scenes.BATCH)
+    with Harness({0: {"num_workers": 1}}):
+        epochs(loader, 1)
+    assert len(living(folder, wait_s=0.3)) == 1
+    orphans.beat(orphans.SOFT_S - 1)
+    assert len(living(folder, wait_s=0.1)) == 1
+    orphans.beat(1.0)
+    assert not living(folder) and not orphans._told
+
+
+def test_those_of_the_scripts_own_workers_are_the_scripts(folder: Path) -> None:
+    loader = DataLoader(WithHelpers(folder, SLEEP), batch_size=scenes.BATCH, num_workers=2)
+    with Harness({1: {"num_workers": 1}}):
+        epochs(loader, 1)
+        own = set(begun(folder))
+        epochs(loader, 1)
+    assert len(own) == 2 and len(begun(folder)) == 3
+    assert living(folder, own) == own
+
+
+def test_what_has_let_go_of_its_worker_is_meant_to_stay(folder: Path) -> None:
+    loader = DataLoader(WithHelpers(folder, SLEEP, start_new_session=True), batch_size=scenes.BATCH)
+    with Harness({0: {"num_workers": 1}}):
+        epochs(loader, 1)
+    assert living(folder, wait_s=0.3) == set(begun(folder)) and not orphans._told
+
+
+@pytest.mark.parametrize("servant", [name.decode() for name in orphans.SERVANTS])
+def test_who_serves_other_processes_ends_by_itself(folder: Path, servant: str) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(300)", servant]
+    loader = DataLoader(WithHelpers(folder, command), batch_size=scenes.BATCH)
+    with Harness({0: {"num_workers": 1}}):
+        epochs(loader, 1)
+    assert living(folder, wait_s=0.3) == set(begun(folder)) and not orphans._told
+
+
+def test_a_later_process_with_the_same_pid_is_never_meant() -> None:
+    other = subprocess.Popen(SLEEP)
+    begun = int(orphans._fields(other.pid)[19])
+    assert not orphans._send(other.pid, begun - 1, signal.SIGKILL)
+    assert other.poll() is None
+    assert orphans._send(other.pid, begun, signal.SIGKILL)
+    assert other.wait(10) == -signal.SIGKILL
