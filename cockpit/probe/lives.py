@@ -18,6 +18,8 @@ from typing import Any
 GO, READY, STEPPED, STOP, PLAN, PIDS, EXIT = (
     "go", "ready.json", "stepped", "stop", "plan.json", "pids.json", "exit_status"
 )  # fmt: skip
+LOG = "warm.log"
+"""What the new process prints before its turn: shown when its script begins, not amid the old process's lines."""
 HANDOFF = "handoff"
 """The key in ``go`` without which it says that this life was given up."""
 

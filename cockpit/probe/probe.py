@@ -97,8 +97,8 @@ class Probe:
         self.child = is_child()
         self._said_off = 0
         self._said_trains = self._unread = self._over = False
-        self._backwards_seen = 0
-        self._rows_ns = 0
+        self._backwards_seen = self._rows_ns = 0
+        self.origin: dict[str, Any] = {}
 
     def _control(self, loader: Any) -> LoaderControl:
         return LoaderControl(self.mechanism, loader, self.hooks.look_now)
@@ -118,7 +118,7 @@ class Probe:
             "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
-            "devices": list(self.devices.names),
+            "devices": list(self.devices.names), **self.origin,
         }  # fmt: skip
         return [hello, self._loaders(), *self.asks.last_words(), *self.handoff.last_words()]
 
