@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cockpit.history.knobs import queued
 from cockpit.history.state import State
+from cockpit.history.trials import is_restart
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     ChangeAsked,
@@ -61,6 +62,7 @@ class Ears:
     """All probes of a run, by connection.
 
     ``schedule`` holds the changes that ``start.json`` set for later, ``withdrawn`` those that we took back, by id.
+    ``handoffs``: the training's newest word on each restart that it was told of, by id.
     """
 
     schedule: dict[str, ChangeAsked] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class Ears:
     probes: dict[int, Probe] = field(default_factory=dict)
     ticks: Ticks = field(default_factory=Ticks)
     ranks: Ranks = field(default_factory=Ranks)
+    handoffs: dict[str, Message] = field(default_factory=dict)
     bad: int = 0
     _met: int = 0
     _kept: set[str] = field(default_factory=set)
@@ -168,12 +171,14 @@ class Ears:
         self._met += 1
         probe = self.probes[key] = known or Probe(send, self._met, greeting)
         probe.greeting = greeting
+        probe.set_early = tuple(str(name) for name in message.get("set_early") or ())
+        probe.env = dict(message.get("env") or {})
         if self._met == 1 and state.team is not None:
             self._together.expect(frozenset(rank.pid for rank in state.team.ranks if rank.alive), at_s)
         if message.get("trains") and not probe.trains:
             self.ranks.joined(probe, self.probes.values(), at_s)
         for entry in queued(state):
-            if entry.origin != "schedule":
+            if entry.origin != "schedule" and not is_restart(entry):
                 send(ask_message(entry.id, entry.asked, entry.now, entry.loader))
         if not probe.trains and before is not None and before is not probe:
             return []  # a helper process beside one that we already know: not a rank
@@ -241,6 +246,14 @@ class Ears:
     def _stacks(self, heard: Heard) -> list[Event]:
         return [stacks_of(heard.message, heard.at_s)]
 
+    def _session(self, heard: Heard) -> list[Event]:
+        heard.probe.session = dict(heard.message)
+        return []
+
+    def _handoff(self, heard: Heard) -> list[Event]:
+        self.handoffs[str(heard.message["id"])] = heard.message
+        return []
+
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]
 
@@ -252,5 +265,7 @@ _HANDLERS: Mapping[str, Callable[[Ears, Heard], list[Event]]] = {
     "epoch": Ears._epoch,
     "change": Ears._change,
     "stacks": Ears._stacks,
+    "session": Ears._session,
+    "handoff": Ears._handoff,
     "dropped": Ears._dropped,
 }
