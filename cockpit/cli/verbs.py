@@ -32,6 +32,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("undo", "[RUN]", "take the newest change back", "ask"),
     Verb("redo", "[RUN]", "apply again what was undone", "ask"),
     Verb("baseline", "[RUN]", "call what runs now the baseline", "ask"),
+    Verb("restart", "[RUN] --env NAME=VALUE…", "go on in a new process with this environment", "restart"),
     Verb("dump", "[RUN]", "where its threads and workers stand just now, without stopping them", "dump"),
     Verb("stop", "[RUN]", "soft stop: the training may save, then everything of the run ends", "stop"),
     Verb("logs", "[RUN]", "the training's own output", "logs"),
