@@ -34,6 +34,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("baseline", "[RUN]", "call what runs now the baseline", "ask"),
     Verb("pause", "[RUN]", "pause after the step under way; memory and workers stay", "pause"),
     Verb("resume", "[RUN]", "a paused training goes on", "pause"),
+    Verb("restart", "[RUN] --env NAME=VALUE…", "go on in a new process with this environment", "restart"),
     Verb("dump", "[RUN]", "where its threads and workers stand just now, without stopping them", "dump"),
     Verb("stop", "[RUN]", "soft stop: the training may save, then everything of the run ends", "stop"),
     Verb("logs", "[RUN]", "the training's own output", "logs"),

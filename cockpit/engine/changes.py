@@ -12,7 +12,7 @@ from typing import Any
 from cockpit.history.knobs import knob_rows, no_loader, probe_failed, queued
 from cockpit.history.ranks import not_yet
 from cockpit.history.state import Entry, State
-from cockpit.history.trials import words_of
+from cockpit.history.trials import is_restart, words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import BATCH_KNOBS, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
@@ -103,7 +103,7 @@ def drop(state: State, at_s: float) -> Decision:
 def undo(state: State, at_s: float, change: str) -> Decision:
     """Take back the newest change in force: ask for the values it found."""
     check_running(state)
-    _check_nothing_pending(state)
+    check_free(state)
     done, _ = stacks(state)
     if not done:
         raise CockpitError("nothing to undo: no change is in force")
@@ -113,7 +113,7 @@ def undo(state: State, at_s: float, change: str) -> Decision:
 def redo(state: State, at_s: float, change: str) -> Decision:
     """Make the change that was undone last once more."""
     check_running(state)
-    _check_nothing_pending(state)
+    check_free(state)
     _, undone = stacks(state)
     if not undone:
         raise CockpitError("nothing to redo: no change was undone")
@@ -164,10 +164,17 @@ def _again(state: State, at_s: float, change: str, entry: Entry, side: int, orig
 
 
 def _waiting(state: State) -> list[Entry]:
-    return [entry for entry in queued(state) if entry.state == "queued" and entry.origin != "schedule"]
+    waiting = (entry for entry in queued(state) if entry.state == "queued" and entry.origin != "schedule")
+    return [entry for entry in waiting if not is_restart(entry)]
 
 
-def _check_nothing_pending(state: State) -> None:
+def anything_waits(state: State) -> bool:
+    """Whether a change is queued that the training can still be told to forget."""
+    return bool(_waiting(state))
+
+
+def check_free(state: State) -> None:
+    """Raises a CockpitError while some change is on its way."""
     pending = [entry for entry in queued(state) if entry.origin != "schedule"]
     if pending and pending[-1].state == "applying":
         raise CockpitError("a change is being applied: wait until it is in force")

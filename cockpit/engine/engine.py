@@ -26,6 +26,7 @@ from . import phases, processes
 from .hear import Ears
 from .missing import Missing
 from .record import Record
+from .restarts import Restarts
 from .rundir import RunDir, read_json
 from .runs import STARTING_S_AT_MOST
 from .server import Handlers, Server
@@ -61,7 +62,9 @@ class Engine:
         self._facts = facts
         self._ears = Ears(schedule_of(read_json(run.start_file)))
         grace_s = facts.get("grace_s")
-        self._verbs = Verbs(run, record, self._ears, clock, grace_s if isinstance(grace_s, (int, float)) else 30.0)
+        self._restarts = Restarts(run, record, self._ears, clock)
+        grace = float(grace_s) if isinstance(grace_s, (int, float)) else 30.0
+        self._verbs = Verbs(run, record, self._ears, self._restarts, clock, grace)
         self.server = Server(run, record, Handlers(self._heard, self._hung_up, self._do))
         self._sight = Sight(run, record, self._ears, machine, gpu, clock)
         self._missing = Missing(run, record.state.argv)
@@ -84,6 +87,8 @@ class Engine:
         """A probe has spoken."""
         for event in self._ears.hear(key, send, message, self._record.state, self._clock()):
             self._record.happen(event)
+        if self._restarts.under_way:
+            self._wake.set()
 
     def _hung_up(self, key: int) -> None:
         """A probe's connection has closed; perhaps the training with it."""
@@ -152,6 +157,8 @@ class Engine:
         if self._pids is None:
             self.training_began()
         if self._record.state.phase not in ("ended", "lost"):
+            self._see_life()
+            self._restarts.look()
             self._look_at_end()
             if self._gone_s is None and self._pids is not None:
                 self._sight.look(now, self._pids.training)
@@ -164,6 +171,17 @@ class Engine:
             self._repaired_s = now
             await self.server.repair()
         self._carry_out()
+
+    def _see_life(self) -> None:
+        """Another process may have taken the training's place: by a hot restart, or on the way back from one."""
+        pids, known = processes.read_pids(self._run), self._pids
+        if pids is None:
+            return
+        self._pids = pids
+        if known is not None and pids.keeper != known.keeper:
+            self._watch_keeper()
+        if pids.training != self._record.state.pid:
+            self._record.happen(ProcessStarted(self._clock(), pids.training))
 
     def _look_for_unmarked(self, now: float) -> None:
         self._unmarked_s = now

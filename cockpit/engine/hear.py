@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cockpit.history.knobs import queued
 from cockpit.history.state import State
+from cockpit.history.trials import is_restart
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.events import (
     ChangeAsked,
@@ -63,6 +64,7 @@ class Ears:
     """All probes of a run, by connection.
 
     ``schedule`` holds the changes that ``start.json`` set for later, ``withdrawn`` those that we took back, by id.
+    ``handoffs``: the training's newest word on each restart that it was told of, by id.
     """
 
     schedule: dict[str, ChangeAsked] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class Ears:
     probes: dict[int, Probe] = field(default_factory=dict)
     ticks: Ticks = field(default_factory=Ticks)
     ranks: Ranks = field(default_factory=Ranks)
+    handoffs: dict[str, Message] = field(default_factory=dict)
     bad: int = 0
     _met: int = 0
     _kept: set[str] = field(default_factory=set)
@@ -170,12 +173,14 @@ class Ears:
         self._met += 1
         probe = self.probes[key] = known or Probe(send, self._met, greeting)
         probe.greeting = greeting
+        probe.set_early = tuple(str(name) for name in message.get("set_early") or ())
+        probe.env = dict(message.get("env") or {})
         if self._met == 1 and state.team is not None:
             self._together.expect(frozenset(rank.pid for rank in state.team.ranks if rank.alive), at_s)
         if message.get("trains") and not probe.trains:
             self.ranks.joined(probe, self.probes.values(), at_s)
         for entry in queued(state):
-            if entry.origin != "schedule":
+            if entry.origin != "schedule" and not is_restart(entry):
                 send(ask_message(entry.id, entry.asked, entry.now, entry.loader))
         if probe.trains and (paused := pause_message(state)) is not None:
             send(paused)
@@ -249,6 +254,14 @@ class Ears:
         moved, known = pause_of(heard.message, heard.at_s), heard.state.pause
         return [moved] if known is not None and known.id == moved.id else []
 
+    def _session(self, heard: Heard) -> list[Event]:
+        heard.probe.session = dict(heard.message)
+        return []
+
+    def _handoff(self, heard: Heard) -> list[Event]:
+        self.handoffs[str(heard.message["id"])] = heard.message
+        return []
+
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]
 
@@ -261,5 +274,7 @@ _HANDLERS: Mapping[str, Callable[[Ears, Heard], list[Event]]] = {
     "change": Ears._change,
     "stacks": Ears._stacks,
     "pause": Ears._pause,
+    "session": Ears._session,
+    "handoff": Ears._handoff,
     "dropped": Ears._dropped,
 }

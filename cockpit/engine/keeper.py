@@ -2,13 +2,23 @@
 
 Reads what to start as one JSON object ({argv, env, cwd}) from stdin, so that its own environment bears no mark. It has
 its own session, ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
+
+FOLDER is the run's, or that of a later life of it. There the plan has ``output`` (where output.log is), ``log`` (where
+the new process prints until its turn), ``old`` (who hands over) and ``back``: what to start instead if the new process
+ends before its first step.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False  # typing itself would cost a third of our start
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main(folder: str) -> None:
@@ -26,20 +36,78 @@ def main(folder: str) -> None:
         signal.SIGTSTP,
     ):
         signal.signal(number, signal.SIG_IGN)
+    be_like(**plan.get("like", {}))
     # the place for the answer is taken now: a disk that is full at the end must not swallow it
     write(folder, "exit_status.new", " " * 512)
+    output = plan.get("output") or os.path.join(folder, "output.log")
+    status, failed = see_through(folder, plan, plan.get("log") or output, {})
+    if plan.get("back") and goes_back(folder, status):
+        wait_until_gone(**plan["old"])
+        status, failed = see_through(folder, plan["back"], output, {"back": failed.strip() or status})
+    finish(folder, failed or "%d\n" % status)
+
+
+def be_like(
+    umask: int | None = None,
+    nice: int | None = None,
+    cpus: tuple[int, ...] = (),
+    limits: dict[str, list[int]] | None = None,
+) -> None:
+    """What the training inherits from us: as it was in the life before, whoever started us. What is refused stays."""
+    if umask is not None:
+        os.umask(umask)
+    import resource
+
+    wishes: list[Any] = [(os.setpriority, os.PRIO_PROCESS, 0, nice)] if nice is not None else []
+    wishes += [(os.sched_setaffinity, 0, cpus)] if cpus else []
+    wishes += [(resource.setrlimit, int(number), tuple(pair)) for number, pair in (limits or {}).items()]
+    for change, *words in wishes:
+        try:
+            change(*words)
+        except (OSError, ValueError):
+            continue
+
+
+def see_through(folder: str, plan: dict[str, Any], output: str, more: dict[str, Any]) -> tuple[int, str]:
+    """Start what ``plan`` says, write its pids, wait for it: its exit status, and why it could not begin, if so."""
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        begin(folder, plan["argv"], plan["env"], plan["cwd"], tell)
+        begin(output, plan["argv"], plan["env"], plan["cwd"], tell)
     os.close(tell)
     failed = os.read(told, 1000).decode()  # ends empty as soon as the training's own program runs
+    os.close(told)
     if not failed:
         times = {"keeper_started": started(os.getpid()), "training_started": started(pid)}
-        write(folder, "pids.json.new", json.dumps({"keeper": os.getpid(), "training": pid, **times}))
+        write(folder, "pids.json.new", json.dumps({"keeper": os.getpid(), "training": pid, **times, **more}))
         os.replace(os.path.join(folder, "pids.json.new"), os.path.join(folder, "pids.json"))
-    status = wait_for(pid)
-    finish(folder, failed or "%d\n" % status)
+    return wait_for(pid), failed
+
+
+def goes_back(folder: str, status: int) -> bool:
+    """Whether the new process was handed to and has failed before its first step, and nobody wants it to end.
+
+    Where nobody has handed over yet, nobody shall any more: ``go`` is made once, by whoever comes first.
+    """
+    try:
+        write(folder, ".go.keeper", json.dumps({"refused": "the new process ended with status %d" % status}))
+        os.link(os.path.join(folder, ".go.keeper"), os.path.join(folder, "go"))
+        return False
+    except OSError:
+        go = read(folder, "go")
+    asked = any(os.path.exists(os.path.join(folder, name)) for name in ("stepped", "stop"))
+    ended_well = status == 0 and not go.get("epochs_left")
+    return "handoff" in go and not asked and not ended_well and status not in (128 + 2, 128 + 15)
+
+
+def wait_until_gone(pid: int, started_ticks: int | None) -> None:
+    """The process that handed over ends first: two must never train at once. Who cannot end is ended."""
+    for turn in range(600):
+        if started(pid) != started_ticks or started_ticks is None:
+            return
+        if turn == 400:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
 
 
 def become_subreaper() -> None:
@@ -52,7 +120,7 @@ def become_subreaper() -> None:
         pass
 
 
-def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) -> None:
+def begin(path: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) -> None:
     """In the child: default signals, no input, output to the file, then become the training. Never returns."""
     try:
         os.setpgid(0, 0)
@@ -60,7 +128,7 @@ def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        output = os.open(os.path.join(folder, "output.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        output = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(cwd)
@@ -101,6 +169,14 @@ def started(pid: int) -> int | None:
             return int(file.read().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def read(folder: str, name: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, name)) as file:
+            return dict(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def write(folder: str, name: str, text: str) -> None:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cockpit.model.errors import StartError, UsageError
-from cockpit.model.names import ENV_PACKAGE, ENV_RUN, ENV_SOCKET
+from cockpit.model.names import ENV_LIFE, ENV_PACKAGE, ENV_RUN, ENV_SOCKET
 
 PACKAGE = Path(__file__).resolve().parent.parent
 INJECT = PACKAGE / "probe" / "inject"
@@ -96,4 +96,4 @@ def environment(environ: Mapping[str, str], data: Path, socket: Path) -> dict[st
 
 def bare_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """For our own processes: without any run's mark, or stopping an outer run would stop this one's engine."""
-    return {name: value for name, value in environ.items() if name not in (ENV_RUN, ENV_SOCKET, ENV_PACKAGE)}
+    return {name: value for name, value in environ.items() if name not in (ENV_RUN, ENV_SOCKET, ENV_PACKAGE, ENV_LIFE)}

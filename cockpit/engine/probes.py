@@ -5,8 +5,9 @@ Holds what the process has said of itself and nothing that is worked out from it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cockpit.model.events import KnobReport, LoaderInfo, ProbeConnected
 
@@ -22,7 +23,9 @@ class Probe:
 
     ``order`` says who came first. ``trains``: it has trained, or said that it does, since ``joined_s``; ``stepped_s``
     is when its last step was told. ``idle``: it has done its part while others go on. ``number``: its place among
-    those that train, for who has no rank. ``own`` sums its figures up for the list of ranks; they are not the run's.
+    those that train, for who has no rank. ``session``: what the script handed to ``cockpit.session``. ``set_early``:
+    environment variables that it sets before it imports torch; ``env``: those that a restart was asked for. ``own``
+    sums its figures up for the list of ranks; they are not the run's.
     """
 
     send: Send
@@ -37,6 +40,9 @@ class Probe:
     stepped_s: float = 0.0
     idle: bool = False
     step: int | None = None
+    session: Mapping[str, Any] | None = None
+    set_early: tuple[str, ...] = ()
+    env: Mapping[str, str | None] = field(default_factory=dict)
     own: Ticks = field(default_factory=Ticks)
     wait_ms: float | None = None
     samples_per_s: float | None = None

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cockpit.model.names import ENV_RUN
+from cockpit.probe import lives
 from cockpit.sensors.procfs import has_mark, has_title, list_pids, read_stat, read_text
 from cockpit.sensors.tree import WORKER_NAME
 
@@ -39,31 +40,52 @@ class Process:
 
 @dataclass(frozen=True)
 class Pids:
-    """The keeper's and the training's pid, with their start times (ticks since boot) to know them by."""
+    """The keeper's and the training's pid, with their start times (ticks since boot) to know them by.
+
+    ``back``: how the process of a hot restart ended before its first step, where this one runs in its place.
+    """
 
     keeper: int
     training: int
     keeper_started: int | None = None
     training_started: int | None = None
+    back: int | str | None = None
 
 
 def read_pids(run: RunDir) -> Pids | None:
-    """What the keeper wrote when the training began; None before."""
-    found = read_json(run.pids)
+    """What the keeper of the present life wrote when the training began; None before."""
+    return pids_in(run.pids)
+
+
+def pids_in(file: Path) -> Pids | None:
+    """What a keeper wrote into ``file``."""
+    found = read_json(file)
     try:
         return Pids(
             int(found["keeper"]),
             int(found["training"]),
             found.get("keeper_started"),
             found.get("training_started"),
+            found.get("back"),
         )
     except (KeyError, TypeError, ValueError):
         return None
 
 
+def all_pids(run: RunDir) -> tuple[Pids, ...]:
+    """Of every life: a process may outlive its own, or wait for the next."""
+    folders = [run.data, *(Path(folder) for _, folder in lives.folders(str(run.data)))]
+    return tuple(pids for folder in folders if (pids := pids_in(folder / lives.PIDS)) is not None)
+
+
 def read_exit(run: RunDir) -> tuple[int, str | None] | None:
     """(status, reason or None) as the keeper left it; None while the training runs."""
-    text = read_text(run.exit_status)
+    return exit_in(run.exit_status)
+
+
+def exit_in(file: Path) -> tuple[int, str | None] | None:
+    """The same, of whichever life ``file`` belongs to."""
+    text = read_text(file)
     first, _, reason = (text or "").partition("\n")
     try:
         return int(first), reason.strip() or None
@@ -93,11 +115,11 @@ def marked(
     ``met``: start times of those that were found before. One without a legible mark cannot be known a second time
     once the keeper has ended.
     """
-    known, pids = set(workers), read_pids(run)
+    known, keepers = set(workers), all_pids(run)
     found = []
     for pid in list_pids(PROC):
         again = pid in met and is_alive(pid, met[pid])  # what waits to be reaped is gone
-        if pid != os.getpid() and (again or _belongs(run, pids, pid)):
+        if pid != os.getpid() and (again or _belongs(run, keepers, pid)):
             stat = read_stat(PROC, pid)
             if stat is not None:
                 is_worker = stat.name == WORKER_NAME or pid in known
@@ -122,16 +144,18 @@ def unmarked(run: RunDir) -> tuple[Process, ...] | None:
     while todo:
         pid = todo.pop()
         todo += below.get(pid, ())
-        if pid != pids.training and not _belongs(run, pids, pid):
+        if pid != pids.training and not _belongs(run, (pids,), pid):
             found.append(Process(pid, stats[pid].name, False, stats[pid].started_ticks))
     lives = is_alive(pids.keeper, pids.keeper_started)
     return tuple(sorted(found, key=lambda process: process.pid)) if lives else None
 
 
-def _belongs(run: RunDir, pids: Pids | None, pid: int) -> bool:
+def _belongs(run: RunDir, keepers: tuple[Pids, ...], pid: int) -> bool:
     if has_mark(PROC, pid, os.fsencode(mark_of(run))):
         return True
-    return pids is not None and pid != pids.keeper and has_title(PROC, pid) and _descends(pid, pids)
+    if not keepers or any(pid == pids.keeper for pids in keepers) or not has_title(PROC, pid):
+        return False
+    return any(_descends(pid, pids) for pids in keepers)
 
 
 def _descends(pid: int, pids: Pids) -> bool:
@@ -156,7 +180,7 @@ def send(run: RunDir, pid: int, number: signal.Signals, started_ticks: int | Non
     try:
         stat = read_stat(PROC, pid)
         is_known = started_ticks is not None and stat is not None and stat.started_ticks == started_ticks
-        if not is_known and not _belongs(run, read_pids(run), pid):
+        if not is_known and not _belongs(run, all_pids(run), pid):
             return False
         if handle is None:
             os.kill(pid, number)

@@ -19,6 +19,7 @@ from typing import Any
 
 from cockpit.model.errors import StartError
 from cockpit.model.names import ERROR_FILE, SCHEMA, START_FILE
+from cockpit.probe import lives
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,22 @@ class RunDir:
         return self.data / "output.log"
 
     @property
+    def life(self) -> Path:
+        """Where the keeper of the present process writes: the run's own folder, or that of its newest hot restart.
+
+        Asked anew each time, since a training hands over to the next process without waiting for anybody.
+        """
+        return Path(lives.current(str(self.data)))
+
+    @property
     def exit_status(self) -> Path:
         """Written by the keeper when the training has ended: a number, and on the next line a reason, if any."""
-        return self.data / "exit_status"
+        return self.life / lives.EXIT
 
     @property
     def pids(self) -> Path:
         """Written by the keeper: its own pid, the training's, and when each began (clock ticks since boot)."""
-        return self.data / "pids.json"
+        return self.life / lives.PIDS
 
     @property
     def facts_file(self) -> Path:

@@ -100,7 +100,11 @@ def _state(run: RunDir, facts: dict[str, object]) -> str:
         return "lost" if other_host(facts) is None else "elsewhere"
     pids = read_pids(run)
     if pids is not None:
-        return "running" if is_alive(pids.training, pids.training_started) else "lost"
+        # a keeper outlives the training for a moment, or is about to start another process in its place
+        keeper = is_alive(pids.keeper, pids.keeper_started)
+        if keeper or is_alive(pids.training, pids.training_started):
+            return "running"
+        return "lost" if read_exit(run) is None else "ended"
     return "starting" if _is_young(run) else "lost"
 
 

@@ -10,15 +10,15 @@ import argparse
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from cockpit.model.names import ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
-from cockpit.wire.framing import Lines, pack
+from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
+
+from .scripted_line import Line
 
 LOADER = "train.py:41"
 SCRIPT = {
@@ -47,56 +47,11 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--print-every", type=int, default=10, help="steps between lines of output; 0: none")
     parser.add_argument("--silent", action="store_true", help="say nothing to the engine, as if torch never came")
     parser.add_argument("--refuse", action="append", default=[], metavar="KNOB=REASON")
+    parser.add_argument("--session", action="store_true", help="can be restarted: hands over as with cockpit.session")
+    parser.add_argument("--hold", type=int, default=0, help="so many processes wait in their second epoch to hand over")
+    parser.add_argument("--fail-if", default=None, metavar="NAME=STATUS", help="with this variable set, end so at once")
     parser.add_argument("--roll-back", default=None, metavar="REASON", help="every change comes back with this")
     return parser.parse_args(words)
-
-
-class Line:
-    """The connection to the engine, made again whenever it is lost. Nothing is measured while it is away."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-        self._socket: socket.socket | None = None
-        self._lines = Lines()
-        self.is_new = False
-
-    def take(self) -> list[dict[str, Any]]:
-        """Messages that have arrived; connects first where needed."""
-        if self._socket is None and not self._connect():
-            return []
-        assert self._socket is not None
-        try:
-            data = self._socket.recv(65536)
-        except BlockingIOError:
-            return []
-        except OSError:
-            data = b""
-        if not data:
-            self._socket.close()
-            self._socket = None
-        return self._lines.feed(data)
-
-    def say(self, message: dict[str, Any]) -> None:
-        """One message, lost where nobody listens."""
-        if self._socket is not None:
-            try:
-                self._socket.sendall(pack(message))
-            except OSError:
-                self._socket.close()
-                self._socket = None
-
-    def _connect(self) -> bool:
-        if self._path is None:
-            return False
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            found.connect(self._path)
-        except OSError:
-            found.close()
-            return False
-        found.setblocking(False)
-        self._socket, self._lines, self.is_new = found, Lines(), True
-        return True
 
 
 class Trainer:
@@ -122,7 +77,8 @@ class Trainer:
 
     def _read_start(self) -> dict[str, Any]:
         try:
-            with open(os.path.join(os.environ.get(ENV_RUN, ""), START_FILE), encoding="utf-8") as file:
+            folder = os.environ.get(ENV_LIFE) or os.environ.get(ENV_RUN, "")
+            with open(os.path.join(folder, START_FILE), encoding="utf-8") as file:
                 found = json.load(file)
         except (OSError, ValueError):
             return {}
@@ -141,7 +97,7 @@ class Trainer:
         """All epochs."""
         self._hear()
         self._set_from_start()
-        for epoch in range(self.chosen.epochs):
+        for epoch in range(self.epoch, self.chosen.epochs):
             self.epoch = epoch
             self._land(boundary=True)
             wall_ns = 0.0
@@ -154,7 +110,18 @@ class Trainer:
             self.line.say({"m": "epoch", "loader": LOADER, "epoch": self.epoch, "steps": self.chosen.steps,
                            "samples": served, "wall_ns": wall_ns, "start_ns": 0})  # fmt: skip
             self._say_loaders()
+            self.between(epoch + 1)
         self._say_tick()
+
+    def between(self, epoch: int) -> None:
+        """Before epoch ``epoch`` begins."""
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A message that is no change."""
+
+    def greeting(self) -> dict[str, Any]:
+        """What hello says beside the rest."""
+        return {}
 
     def _one_step(self) -> float:
         parts = self.step_parts()
@@ -194,11 +161,14 @@ class Trainer:
                 self.asked[message["id"]] = message
             elif message.get("m") == "drop" and self.asked.pop(message["id"], None):
                 self._tell({"m": "change", "id": message["id"], "state": "dropped", "step": self.step})
+            else:
+                self.take(message)
         if self.line.is_new:
             self.line.is_new = False
             self.line.say({"m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": None,
                            "world": None, "python": sys.version.split()[0], "torch": "scripted", "argv": sys.argv,
-                           "accelerator": None, "t_ns": time.perf_counter_ns(), "trains": True, "off": {}})  # fmt: skip
+                           "accelerator": None, "t_ns": time.perf_counter_ns(), "trains": True, "off": {},
+                           **self.greeting()})  # fmt: skip
             self._say_loaders()
             for move in self.told.values():
                 self.line.say(move)
@@ -302,7 +272,15 @@ def main() -> None:
             sys.exit(128 + number)
 
         signal.signal(signal.SIGTERM, save)
-    Trainer(chosen).run()
+    name, _, status = (chosen.fail_if or "").partition("=")
+    if name and os.environ.get(name):
+        sys.exit(int(status))
+    trainer = Trainer
+    if chosen.session:
+        from cockpit.engine.scripted_session import Resumable
+
+        trainer = Resumable
+    trainer(chosen).run()
     if chosen.exit < 0:
         os.kill(os.getpid(), -chosen.exit)
     sys.exit(chosen.exit)

@@ -13,7 +13,7 @@ from cockpit.history.ranks import refusal
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import PENDING, entry_of
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, Event
-from cockpit.model.knobs import BY_NAME, SCRIPT, Value
+from cockpit.model.knobs import LOADER_KNOBS, SCRIPT, Value
 from cockpit.model.ranks import NOT_YET
 
 from .changes import stacks
@@ -198,7 +198,7 @@ class Together:
         late = [probe for probe in members if at_s - probe.joined_s >= CAUGHT_UP_S]
         applying = [entry for entry in state.ledger if entry.state == "applying"]
         for entry in [*stacks(state)[0], *applying] if late else ():
-            knobs = {name: value for name, value in entry.asked.items() if BY_NAME[name].room == "loader"}
+            knobs = {name: value for name, value in entry.asked.items() if name in LOADER_KNOBS}
             for probe in late:
                 trial, key = self._trials.get(entry.id), (probe.pid, entry.id)
                 has_word = trial is not None and (probe.pid in trial.words or trial.over is not None)

@@ -13,8 +13,10 @@ from typing import Any
 from cockpit.history import pause
 from cockpit.history.measure import baseline_of
 from cockpit.history.status import status_of
+from cockpit.history.trials import is_restart, words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import BaselineSet, ChangeAsked, SetupSaved, Stopping
+from cockpit.model.knobs import ENV, RESTART, UNSET
 from cockpit.model.pause import ASKED, RESUMING, PauseMoved
 from cockpit.wire.codec import to_plain
 
@@ -23,6 +25,7 @@ from .hear import Ears
 from .kernel_view import kernel_view
 from .processes import name_of, read_pids, send
 from .record import Record
+from .restarts import Restarts
 from .rundir import RunDir
 from .told import pause_message
 
@@ -37,10 +40,19 @@ class Verbs:
     ``told``: who has had the signal to stop, which must not come twice.
     """
 
-    def __init__(self, run: RunDir, record: Record, ears: Ears, clock: Callable[[], float], grace_s: float) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        record: Record,
+        ears: Ears,
+        restarts: Restarts,
+        clock: Callable[[], float],
+        grace_s: float,
+    ) -> None:
         self._run = run
         self._record = record
         self._ears = ears
+        self._restarts = restarts
         self._clock = clock
         self._grace_s = grace_s
         self.told: set[int] = set()
@@ -61,13 +73,41 @@ class Verbs:
             changes.ask(self._record.state, self._clock(), _new_id(), knobs, bool(args.get("now")), loader)
         )
 
+    def _restart(self, args: dict[str, Any]) -> dict[str, Any]:
+        env = args.get("env") or {}
+        texts = isinstance(env, dict) and all(value is None or isinstance(value, str) for value in env.values())
+        if not texts:
+            raise UsageError("restart takes environment variables by name, each with a text or null")
+        return self._restarts.ask(env, _new_id())
+
+    def _back_by_restart(self, stack: int, side: int, origin: str) -> dict[str, Any] | None:
+        """An undo or redo of a restart is another restart, with the values of before; None where it is none."""
+        found = changes.stacks(self._record.state)[stack]
+        if not found or not is_restart(found[-1]):
+            return None
+        changes.check_free(self._record.state)
+        values = {name[len(ENV) :]: pair[side] for name, pair in (found[-1].change or {}).items() if name != RESTART}
+        if not values:
+            raise CockpitError("a restart that changed nothing cannot be taken back")
+        env = {name: None if value in (None, UNSET) else str(value) for name, value in values.items()}
+        return {**self._restarts.ask(env, _new_id(), origin), "of": found[-1].id, "what": words_of(found[-1])}
+
     def _undo(self, args: dict[str, Any]) -> dict[str, Any]:
+        if (asked := self._back_by_restart(0, 0, "undo")) is not None:
+            return asked
         return self._carry_out(changes.undo(self._record.state, self._clock(), _new_id()))
 
     def _redo(self, args: dict[str, Any]) -> dict[str, Any]:
+        if (asked := self._back_by_restart(1, 1, "redo")) is not None:
+            return asked
         return self._carry_out(changes.redo(self._record.state, self._clock(), _new_id()))
 
     def _drop(self, args: dict[str, Any]) -> dict[str, Any]:
+        waiting = self._restarts.under_way
+        if waiting and not self._restarts.call_off():
+            raise CockpitError("the training has handed over already: the new process goes on")
+        if waiting and not changes.anything_waits(self._record.state):
+            return {"dropped": ["restart"]}
         return self._carry_out(changes.drop(self._record.state, self._clock()))
 
     def _carry_out(self, decision: changes.Decision) -> dict[str, Any]:
@@ -148,6 +188,8 @@ class Verbs:
         if state.phase == "stopping" and state.stopping_until_s is not None:
             until_s = min(until_s, state.stopping_until_s)
         elif pids is not None:
+            self._restarts.stopping()
+            pids = read_pids(self._run) or pids
             if state.phase == "paused" or pause.is_asked(state):
                 self._resume({})  # its own handlers may only note the signal, and look after the step
             # a shell that is told to end does not tell what it runs
@@ -178,6 +220,7 @@ _VERBS: dict[str, Callable[[Verbs, dict[str, Any]], dict[str, Any]]] = {
     "dump": Verbs._dump,
     "pause": Verbs._pause,
     "resume": Verbs._resume,
+    "restart": Verbs._restart,
     "stop": Verbs._stop,
     "status": Verbs._status,
 }

@@ -146,7 +146,7 @@ def _newest(state: State, name: str, loaders: Set[str | None]) -> Entry | None:
 
 def is_answered(state: State, entry: Entry) -> bool:
     """Whether the rows speak of what this queued change asks for, where that takes the training's own word."""
-    rooms = {name: BY_NAME[name].room for name in entry.asked}
+    rooms = {name: BY_NAME[name].room for name in entry.asked if name in BY_NAME}
     if entry.now and any(not row.can and row.reason for row in knob_rows(state) if rooms.get(row.name) == "kernel"):
         return False  # it is about to be refused, where the steps end
     for name in (name for name, room in rooms.items() if room in ("batch", "loader")):

@@ -12,7 +12,7 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
-from cockpit.model.knobs import BATCH_KNOBS, SCRIPT, Value, show_value
+from cockpit.model.knobs import BATCH_KNOBS, ENV, RESTART, SCRIPT, Value, show_value
 
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
@@ -114,9 +114,10 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         discard_steps=discard,
         discard_total=discard,
         landed_s=event.at_s,
+        cold=is_restart(entry),  # the first window of a new process is nobody's, as that of a run
     )
     least = length_for(max(event.capacity, state.current.capacity)).steps
-    entry = replace(entry, settle_steps=discard + POLICY.windows_kept * least)
+    entry = replace(entry, settle_steps=discard + (POLICY.windows_kept + segment.cold) * least)
     # a segment in which nothing was measured yet (two changes at one boundary) is nobody's before
     previous = state.current
     if not previous.blocks and state.previous is not None:
@@ -262,6 +263,11 @@ def words_of(entry: Entry) -> str:
         else:
             parts.append(f"{name} {'as the script has it' if value == SCRIPT else show_value(value)}")
     return ", ".join(parts)
+
+
+def is_restart(entry: Entry) -> bool:
+    """Whether another process is to go on with the training, or has: no probe can be asked for that."""
+    return any(name == RESTART or name.startswith(ENV) for name in entry.asked)
 
 
 def entry_of(state: State, change: str | None) -> Entry | None:

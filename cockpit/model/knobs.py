@@ -17,6 +17,12 @@ Value = Union[bool, int, str]
 """A knob's value as it travels: int, bool or word. ``"script"`` always means: as the script has it."""
 
 SCRIPT = "script"
+ENV = "env "
+"""Begins the name of an environment variable in the ledger: only a hot restart can change one."""
+RESTART, ANEW = "process", "started anew"
+"""In the ledger: a hot restart that changes nothing else."""
+UNSET = "(not set)"
+"""As the value that is asked for of an environment variable: take it away."""
 
 
 @dataclass(frozen=True)

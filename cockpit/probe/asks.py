@@ -6,6 +6,7 @@ It must never lose an ask silently: each ends in a message.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Callable
@@ -13,7 +14,7 @@ from typing import Any, Callable
 from ..model.errors import CockpitError
 from ..model.knobs import BATCH_KNOBS, KERNEL_KNOBS, LOADER_KNOBS, Value, check_value
 from .groups import Refused
-from .recorder import Recorder
+from .recorder import Recorder, Setting
 from .streams import TRAIN, UNKNOWN, LoaderRecord
 
 OF_LOADERS = LOADER_KNOBS + BATCH_KNOBS
@@ -94,7 +95,11 @@ class Asks:
         self.said.clear()
 
     def start(self, told: Mapping[str, Any]) -> None:
-        """What start.json says: set from the start, per loader, and the schedule."""
+        """What start.json says: set from the start, per loader, and the schedule; in a later life, what came before."""
+        if told.get("change") is not None:
+            self._recorder.setting = Setting(str(told["change"]))
+        if told.get("began_s") is not None:
+            self.began_ns = self._recorder.clock() - int((time.time() - float(told["began_s"])) * 1e9)
         self.start_set = self._sound(told.get("set") or {})
         self.kernel_set = self._sound(told.get("set") or {}, KERNEL_KNOBS)
         for name, knobs in (told.get("loaders") or {}).items():

@@ -50,12 +50,13 @@ class Changes:
 
     def opener(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """What stands in for ``DataLoader.__iter__`` inside the guard: this thread's plan, or the original."""
-        plans, ident = self._plans, self._recorder.ident
+        plans, ident, registry = self._plans, self._recorder.ident, self._registry
 
         @functools.wraps(original)
         def planned_iter(self: Any) -> Any:
             control, group = plans.pop(ident(), (None, None))
-            return original(self) if control is None else control.open(original, group)
+            opens = registry.opening(self, original)
+            return opens(self) if control is None else control.open(opens, group)
 
         return planned_iter
 

@@ -155,6 +155,16 @@ class Guard:
         return self._disguised(replacement, original, None)
 
 
+def attempt(work: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
+    """(what ``work`` gives, None), or (None, why not): for what runs code of the script's, and may be tried again."""
+    try:
+        return work(*args), None
+    except Exception as error:
+        if _raised_by_signal_handler(error.__traceback__):
+            raise
+        return None, error
+
+
 def unseen(error: BaseException, frames: int) -> None:
     """Leaves our own frames out of a traceback that the script's user may see; those of a knob in force, too."""
     traceback = error.__traceback__

@@ -46,6 +46,8 @@ class LoaderHooks:
         self.on_hold: Callable[[], None] = lambda: None
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
+        self.on_opening: Callable[[Any], None] | None = None
+        """Told of each loader before it is iterated, once the script has opted in to hand-offs."""
         self.epochs = Epochs(recorder, roles, registry, changes, run)
         self.facts_due = True
         self.look_due = False
@@ -87,6 +89,8 @@ class LoaderHooks:
         if not registry.known(loader):
             registry.constructed(loader, where(self._torch_folder, loader))
         self.epochs.close_trailing()
+        if self.on_opening is not None:
+            self._run("handoff", self.on_opening, loader)
         record, fresh = registry.record_of(loader)
         if record.role == UNKNOWN and recorder.backwards:
             self.epochs.tell_others()

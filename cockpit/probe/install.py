@@ -13,9 +13,10 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable
 
-from ..model.names import ENV_RUN
-from . import late_starts
+from ..model.names import ENV_LIFE, ENV_RUN
+from . import late_starts, warm
 from . import recorder as phases
+from .handoff.session import LIVE
 from .kernels.trial import watched
 from .probe import Probe
 from .samples import counting
@@ -116,8 +117,14 @@ def install(torch: Any) -> Probe | None:
     if not os.environ.get(ENV_RUN) or any(part in " ".join(sys.argv) for part in _NOT_A_TRAINING):
         return None
     probe = Probe(torch)
-    probe.guard.run("changes", probe.asks.start, told(os.environ[ENV_RUN]))
+    start = told(os.environ[ENV_RUN])
+    probe.origin = probe.guard.run("origin", warm.greeting, start, os.environ) or {}
+    probe.guard.run("changes", probe.asks.start, start)
+    probe.guard.run("handoff", probe.handoff.start, start)
+    LIVE[:] = [probe.handoff]
     patch(probe)
+    if os.environ.get(ENV_LIFE):
+        warm.first_step(probe.recorder, os.environ[ENV_LIFE])
     if not probe.child:
         probe.guard.run("link", probe.link.pump)
     return probe

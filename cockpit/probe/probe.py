@@ -18,6 +18,7 @@ from .batching import Batching
 from .changes import Changes
 from .devices import Devices
 from .guard import Guard
+from .handoff.live import Handoff
 from .hold import Hold
 from .hooks import LoaderHooks
 from .kernels.compiling import keep_apart
@@ -91,12 +92,15 @@ class Probe:
         self.blocks = Blocks()
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
+        self.handoff = Handoff(
+            torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ
+        )
         self.link = self._new_link()
         self.child = is_child()
         self._said_off = 0
         self._said_trains = self._unread = self._over = False
-        self._backwards_seen = 0
-        self._rows_ns = 0
+        self._backwards_seen = self._rows_ns = 0
+        self.origin: dict[str, Any] = {}
 
     def _control(self, loader: Any) -> LoaderControl:
         return LoaderControl(self.mechanism, loader, self.hooks.look_now)
@@ -116,9 +120,9 @@ class Probe:
             "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
             "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
-            "devices": list(self.devices.names),
+            "devices": list(self.devices.names), **self.origin,
         }  # fmt: skip
-        return [hello, self._loaders(), *self.asks.last_words(), *self.hold.last_words()]
+        return [hello, self._loaders(), *self.asks.last_words(), *self.hold.last_words(), *self.handoff.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
@@ -217,6 +221,7 @@ class Probe:
             self.guard.run("kernels", self.landing.trials.hear, message)
             self.guard.run("stacks", self.stacks.receive, message)
             self.guard.run("pause", self.hold.receive, message)
+            self.guard.run("handoff", self.handoff.receive, message)
 
     # ---- moments of the process ----
 
@@ -280,6 +285,7 @@ class Probe:
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.asks.restart()
         self.landing.restart()
+        self.handoff.restart()
         self._unread = True
 
     def at_exit(self) -> None:
@@ -292,6 +298,7 @@ class Probe:
         self._over, self.pulse.wanted = True, False
         self.pulse.stop(0.03)
         self.batching.closing = True
+        self.guard.run("handoff", self.handoff.at_exit)
         self.asks.end()
         if self.recorder.steps or self.link.connected:
             for record in self.registry.training():

@@ -7,7 +7,7 @@ loader, and what a framework makes of the script's own goes by the script's line
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 from .lengths import MOST
 from .streams import OTHER, TRAIN, LoaderRecord
@@ -19,7 +19,10 @@ TWINS = 4
 class _Made:
     """One DataLoader object: where it was made, its name once it has one, its LoaderControl once it needs one."""
 
-    __slots__ = ("asked", "asking", "batch", "control", "decided", "met", "name", "place", "ref", "root", "times")
+    __slots__ = (
+        "asked", "asking", "batch", "control", "decided", "key", "met", "name", "opens", "place", "ref", "root",
+        "times",
+    )  # fmt: skip
 
     def __init__(self, ref: weakref.ref[Any], place: str) -> None:
         self.ref = ref
@@ -33,6 +36,11 @@ class _Made:
         self.decided = False
         self.times = 0
         self.batch: Any = None
+        self.key: tuple[str, bool, int] = (place, False, 0)
+        """What knows it again in another process: place, whether made inside an epoch, how many were made there before
+        it."""
+        self.opens: Callable[[Any], Any] | None = None
+        """Makes of torch's ``__iter__`` what opens it the first time, where that must not be the first time."""
 
 
 class Registry:
@@ -44,14 +52,47 @@ class Registry:
 
     def __init__(self) -> None:
         self.records: dict[str, LoaderRecord] = {}
+        self.counted: dict[str, tuple[int, int]] = {}
+        """``epochs_before`` and ``epochs`` of loaders that an earlier process of this run has known, by name."""
         self._made: dict[int, _Made] = {}
+        self._inside = False
+        self._at_place: dict[str, int] = {}
 
     def constructed(self, loader: Any, place: str) -> _Made:
         """``loader`` was made at ``place``; loaders are remembered in the order they were made."""
         key, made = id(loader), self._made
         made.pop(key, None)
         entry = made[key] = _Made(weakref.ref(loader, lambda _: made.pop(key, None)), place)
+        nth = self._at_place[place] = self._at_place.get(place, -1) + 1
+        entry.key = (place, self._inside, nth)
         return entry
+
+    def epoch_begins(self) -> None:
+        """The script's own loop over epochs says so: loaders made from here on are counted anew at each place."""
+        self._inside, self._at_place = True, {}
+
+    def key_of(self, loader: Any) -> tuple[str, bool, int] | None:
+        """What knows ``loader`` again in another process."""
+        return self._made[id(loader)].key if self.known(loader) else None
+
+    def living(self) -> list[tuple[Any, tuple[str, bool, int], bool]]:
+        """Each DataLoader that is still there, its key, and whether it was ever iterated, be it in the process before;
+        in the order made."""
+        entries = list(self._made.values())
+        found = [(entry.ref(), entry.key, entry.met or entry.opens is not None) for entry in entries]
+        return [each for each in found if each[0] is not None]
+
+    def goes_on(self, loader: Any, opens: Callable[[Any], Any]) -> None:
+        """The first ``__iter__`` of ``loader`` is ``opens(original)``."""
+        self._made[id(loader)].opens = opens
+
+    def opening(self, loader: Any, original: Callable[[Any], Any]) -> Any:
+        """What opens ``loader`` now."""
+        entry = self._made.get(id(loader))
+        if entry is None or entry.opens is None:
+            return original
+        opens, entry.opens = entry.opens, None
+        return opens(original)
 
     def derived(self, loader: Any) -> None:
         """Installed code has made ``loader``: where it serves the batches of an earlier one it goes by that one's name.
@@ -76,7 +117,10 @@ class Registry:
         if entry.name is None:
             self._name_those_made_at(entry)
         name = str(entry.name)
-        record = self.records.setdefault(name, LoaderRecord(name))
+        record = self.records.get(name)
+        if record is None:
+            record = self.records[name] = LoaderRecord(name)
+            record.epochs_before, record.epochs = self.counted.pop(name, (0, 0))
         fresh, entry.met = not entry.met or record.loader is not entry.ref, True
         record.loader, record.asked_length = entry.ref, record.asked_length or entry.asked
         asking, entry.asking, entry.times = entry.asking, set(), 0

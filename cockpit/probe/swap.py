@@ -110,7 +110,7 @@ class LoaderControl:
         self._look_at(loader)
         wanted = group or self.script
         if self._limits.whole is None and (self._managed or wanted != self.script):
-            return self._open_managed(loader, wanted)
+            return self._open_managed(loader, wanted, getattr(original_iter, "seed", None))
         self._release(loader)
         iterator = original_iter(loader)
         self._note(loader, iterator)
@@ -161,10 +161,13 @@ class LoaderControl:
         if self._first_seed is None:
             self._first_seed = iterator._base_seed
 
-    def _open_managed(self, loader: Any, group: Group) -> Any:
+    def _open_managed(self, loader: Any, group: Group, goes_on: int | None = None) -> Any:
+        """``goes_on``: not the first epoch of persistent workers, though the first one here; the seed for theirs."""
         recipe = recipe_of(loader, self._mechanism.iterable_kind)
         # persistent workers draw no seed and iterate the sampler once at every epoch but their first
-        later = self.script.persistent_workers and (self._managed or loader._iterator is not None)
+        begun = self._managed or loader._iterator is not None or goes_on is not None
+        later = self.script.persistent_workers and begun
+        self._first_seed = self._first_seed if goes_on is None else goes_on
         self._managed = self.script.persistent_workers
         reused = self._reusable(loader, group)
         if reused is None:

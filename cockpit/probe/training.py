@@ -86,7 +86,9 @@ class Training:
         recorder, record = self._recorder, stream.record
         stream.trains = True
         if record.role != TRAIN:
-            record.role, record.epochs_before = TRAIN, recorder.epoch
+            record.role = TRAIN
+            if not record.epochs:  # else an earlier process has counted some already
+                record.epochs_before = recorder.epoch
         self._hooks.epochs.trained_after_all(stream)
         record.read_ahead = ahead
         self._hooks.epochs.tell_others()

@@ -55,22 +55,41 @@ class _TorchWaiter(object):
             _load(sys.modules["torch"])
 
 
-def _load(torch):
+def _ours(module):
     name, folder = "_training_cockpit", os.environ.get("COCKPIT_PACKAGE")
-    try:
-        import importlib.util
+    import importlib.util
 
-        if name not in sys.modules:
-            spec = importlib.util.spec_from_file_location(
-                name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-            )
-            package = importlib.util.module_from_spec(spec)
-            sys.modules[name] = package
-            spec.loader.exec_module(package)
-        importlib.import_module(name + ".probe.install").install(torch)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[name] = package
+        spec.loader.exec_module(package)
+    return importlib.import_module(name + ".probe." + module)
+
+
+def _load(torch):
+    try:
+        _ours("install").install(torch)
     except Exception:
         # the probe's own guard is not loaded yet: the training goes on bare, and the screen says why
         _leave_word(sys.exc_info()[1])
+
+
+class _Provider(object):
+    """Last in sys.meta_path: gives "import cockpit" to a script whose environment has no cockpit of its own."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "cockpit":
+            return None
+        import importlib.util
+
+        folder = os.environ.get("COCKPIT_PACKAGE", "")
+        init = os.path.join(folder, "__init__.py")
+        if not os.path.isfile(init):
+            return None
+        return importlib.util.spec_from_file_location(name, init, submodule_search_locations=[folder])
 
 
 def _leave_word(error):
@@ -87,6 +106,17 @@ def _leave_word(error):
         pass
 
 
+def _wait_for_our_turn(waiter):
+    # the new process of a hot restart waits here, with torch imported; the old one trains on if anything goes wrong
+    ready = False
+    try:
+        _ours("warm").wait(os.environ.pop("COCKPIT_WARM"), waiter)
+        ready = True
+    finally:
+        if not ready:
+            os._exit(70)
+
+
 def _next_sitecustomize():
     here, passed = os.path.dirname(os.path.abspath(__file__)), False
     for folder in sys.path:
@@ -101,10 +131,12 @@ def _next_sitecustomize():
 
 
 if os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
+    _waiter = _TorchWaiter()
     if "torch" in sys.modules:
         _load(sys.modules["torch"])
     else:
-        sys.meta_path.insert(0, _TorchWaiter())
+        sys.meta_path.insert(0, _waiter)
+    sys.meta_path.append(_Provider())
 
 _path = _next_sitecustomize()
 if _path:
@@ -112,3 +144,5 @@ if _path:
     with open(_path, "rb") as _file:
         _code = compile(_file.read(), _path, "exec")
     exec(_code, globals())
+if os.environ.get("COCKPIT_WARM") and os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
+    _wait_for_our_turn(_waiter)

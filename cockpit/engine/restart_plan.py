@@ -1,0 +1,246 @@
+"""What a hot restart means for a run, and what follows next while one is under way. Pure; ``restarts`` carries it out.
+
+The promises in it: a training that could not go on where it stopped is never restarted, and whatever is not yet handed
+over can be called off without the training noticing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cockpit.history.ranks import several
+from cockpit.history.report import duration
+from cockpit.history.state import Entry, State
+from cockpit.history.trials import is_restart
+from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
+from cockpit.model.names import ENV_LIFE, ENV_WARM
+
+from .changes import check_running
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HOLDS_MOST = 100_000
+"""Bytes of one value: the kernel takes 128 KiB for a variable and no more."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the run stands. ``session``: what the script handed to ``cockpit.session``, None where it has not.
+
+    ``speaker``: who trains, ``started``: what the keeper started, with the name of its program. ``set_early``:
+    variables that the script sets before it imports torch. ``environ``: what the present process was started with,
+    None where that cannot be read.
+    """
+
+    session: Mapping[str, Any] | None = None
+    speaker: int | None = None
+    started: int | None = None
+    program: str = ""
+    set_early: tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A restart that may go ahead: ``asked`` as the ledger has it, the values of before, and the new environment."""
+
+    asked: Mapping[str, Value]
+    before: Mapping[str, Value | None]
+    environ: Mapping[str, str]
+
+
+def wanted(state: State, standing: Standing, env: Mapping[str, str | None], inject: str) -> Wanted:
+    """What is to be started; raises a CockpitError with the reason why not. None as a value takes a variable away."""
+    _check_names(env)
+    check_running(state)
+    _check_can(state, standing)
+    environ = standing.environ
+    if environ is None:
+        raise CockpitError("the environment that the training was started with cannot be read any more")
+    plain = {name: value for name, value in environ.items() if name not in (ENV_LIFE, ENV_WARM)}
+    for name in env:
+        if name in standing.set_early:
+            raise CockpitError(f"{state.script} sets {name} itself, before it imports torch: change it there")
+    old = {name: _without(name, plain.get(name), inject) for name in env}
+    same = [name for name, value in env.items() if old[name] == value]
+    if env and len(same) == len(env):
+        told = ", ".join(f"{name} is {'not set' if env[name] is None else f'{env[name]} already'}" for name in same)
+        raise CockpitError(told)
+    fresh = {name: value for name, value in env.items() if name not in same}
+    for name, value in fresh.items():
+        plain.pop(name, None)
+        if name == "PYTHONPATH":
+            plain[name] = os.pathsep.join([inject, *([value] if value else [])])
+        elif value is not None:
+            plain[name] = value
+    if not fresh:
+        return Wanted({RESTART: ANEW}, {RESTART: None}, plain)
+    asked: dict[str, Value] = {ENV + name: UNSET if value is None else value for name, value in fresh.items()}
+    return Wanted(asked, {ENV + name: old[name] for name in fresh}, plain)
+
+
+def _without(name: str, value: str | None, inject: str) -> str | None:
+    """As the person set it: our own folder in front of it is none of theirs."""
+    if name != "PYTHONPATH" or value is None:
+        return value
+    return os.pathsep.join(folder for folder in value.split(os.pathsep) if folder != inject) or None
+
+
+def _check_names(env: Mapping[str, str | None]) -> None:
+    for name, value in env.items():
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of an environment variable")
+        if name.startswith("COCKPIT_"):
+            raise UsageError(f"{name} is cockpit's own: it cannot be changed")
+        if value is not None and ("\0" in value or len(os.fsencode(value)) > HOLDS_MOST):
+            raise UsageError(f"{name} cannot hold that value")
+
+
+def _check_can(state: State, standing: Standing) -> None:
+    if any(is_restart(entry) and entry.state in ("queued", "applying") for entry in state.ledger):
+        raise CockpitError("a restart is already under way: cockpit drop calls it off while it is not handed over")
+    if state.phase == "paused":
+        raise CockpitError(f"{state.run} is paused: resume it first, it hands over at the end of an epoch")
+    if several(state):
+        raise CockpitError("several ranks cannot be restarted yet: each would have to hand over at the same step")
+    if standing.speaker is None:
+        raise CockpitError(f"{state.run} has no probe that trains: nothing can be handed over")
+    if standing.session is None:
+        raise CockpitError(cost(state))
+    if standing.session.get("reason"):
+        raise CockpitError(f"nothing can be handed over: {standing.session['reason']}")
+    if standing.speaker != standing.started:
+        program = standing.program or "another process"
+        raise CockpitError(
+            f"the training was started by {program}, which a restart would run again from its first line: "
+            "start the script itself to restart it"
+        )
+    if not state.step:
+        raise CockpitError("no step has been made yet, so nothing can be handed over: stop it and start it again")
+
+
+def cost(state: State) -> str:
+    """What a restart would lose where the script cannot go on by itself."""
+    words = f"{state.script} does not call cockpit.session, so a new process would begin at the first epoch"
+    if not state.step:
+        return words + " (see the README: three lines in the script)"
+    spent = f", {duration(state.at_s - state.started_s)} of training," if state.started_s is not None else ""
+    return f"{words}: {state.step} steps{spent} would be lost"
+
+
+HARMLESS = ("TOKENIZERS_", "TRANSFORMERS_", "HF_", "WANDB_", "MLFLOW_", "TF_CPP_", "MPL", "MASTER_", "RANK", "WORLD_")
+"""Beginnings of names that torch does not read when it is imported."""
+
+
+def needs_cold(set_early: Iterable[str]) -> bool:
+    """Whether torch must be left to the script to import, since it sets what torch may read then."""
+    return any(not name.startswith(HARMLESS) for name in set_early)
+
+
+# ---- while one is under way ----
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of the life that a change prepares. ``status``: how its keeper says that it ended.
+
+    ``keeper``: whether that lives. ``told``: the training knows of it. ``failed``: why it could not hand over.
+    ``env``: what the new process finds in its environment; None before it has said so. ``words``: the last line that
+    its imports printed. ``back``: how the new process ended, where the one of before runs in its place.
+    """
+
+    folder: bool = False
+    keeper: bool = False
+    ready: Mapping[str, Any] = field(default_factory=dict)
+    go: Mapping[str, Any] = field(default_factory=dict)
+    told: bool = False
+    noted: bool = False
+    failed: str | None = None
+    status: int | None = None
+    stepped_s: float | None = None
+    back: int | str | None = None
+    env: Mapping[str, str | None] | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The change is now in ``state`` (``queued``: only ``note`` is new). ``call_off``: end what waits for its turn."""
+
+    state: str
+    reason: str | None = None
+    note: str | None = None
+    step: int = 0
+    stall_ms: float | None = None
+    in_force: Mapping[str, Value | None] | None = None
+    call_off: bool = False
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Ask the training to hand over at its next boundary."""
+
+
+COLD_STEPS = 20
+"""Steps of a new process that are nobody's measure: allocators, caches and workers begin anew."""
+
+
+def next_of(entry: Entry, view: View) -> Move | Tell | None:
+    """What follows for a restart that is under way; None: nothing yet."""
+    if "handoff" in view.go:
+        return _handed_over(entry, view)
+    if not view.folder:
+        return Move("refused", "cockpit's engine was lost before the new process was started", call_off=True)
+    if view.failed is not None:
+        return Move("refused", view.failed, call_off=True)
+    if view.status is not None:
+        # it ends quietly where the training does: the end itself says that
+        how = f"the new process ended with status {view.status} before its turn"
+        return Move("refused", f"{how}: {view.words}" if view.words else how) if view.status else None
+    if not view.keeper:
+        return Move("refused", "the new process was lost before its turn", call_off=True)
+    if view.ready and not view.noted:
+        return Move("queued", note=_ready_words(view.ready))
+    return Tell() if view.ready and not view.told else None
+
+
+def _ready_words(ready: Mapping[str, Any]) -> str:
+    own_kb = int(ready.get("private_clean_kb") or 0) + int(ready.get("private_dirty_kb") or 0)
+    holds = f", {max(1, own_kb // 1024)} MB of its own" if own_kb else ""
+    how = "torch is imported" if ready.get("torch") else "the script sets what torch reads, so it imports torch itself"
+    return f"the new process is ready ({how}{holds}); the training hands over when its epoch ends"
+
+
+def _handed_over(entry: Entry, view: View) -> Move | None:
+    step = int(view.go.get("step") or 0)
+    if entry.state == "queued":
+        return Move("applying", step=step)
+    if view.back is not None:
+        reason = f"the new process ended with {_ended(view.back)} before its first step"
+        return Move("rolled_back", f"{reason}; goes on from the hand-off as it was before", step=step)
+    if view.status is not None and view.stepped_s is None:
+        return None  # that is the end of the run, and told as such
+    if view.stepped_s is None or view.env is None:
+        return None
+    found: dict[str, Value | None] = {ENV + name: value for name, value in view.env.items()}
+    wrong = [
+        f"{name.removeprefix(ENV)} is {found[name] if found.get(name) is not None else 'not set'}"
+        for name, value in entry.asked.items()
+        if name in found and found[name] != (None if value == UNSET else value)
+    ]
+    began_s = view.go.get("at_s")
+    return Move(
+        "settling",
+        "no effect: " + ", ".join(wrong) + " in it" if wrong else None,
+        step=step,
+        stall_ms=1000.0 * max(0.0, view.stepped_s - float(began_s)) if began_s is not None else None,
+        in_force={name: found.get(name, value) for name, value in entry.asked.items()},
+    )
+
+
+def _ended(status: int | str) -> str:
+    return f"status {status}" if isinstance(status, int) else str(status).replace("\n", ": ")

@@ -1,0 +1,268 @@
+"""Carries a hot restart out: prepares the next life, watches it take over, and tells the ledger. Called by ``engine``.
+
+Everything that must happen without an engine is on the disk or with a keeper: the new process waits for the old one by
+itself, and the way back is in its keeper's plan. Whatever engine comes next finds its way by these files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cockpit.history.state import Entry
+from cockpit.history.trials import is_restart
+from cockpit.model.errors import CockpitError
+from cockpit.model.events import ChangeAsked, ChangeMoved
+from cockpit.model.names import ENV_LIFE, ENV_WARM, START_FILE
+from cockpit.probe import lives
+from cockpit.probe.lives import LOG
+
+from . import processes
+from .hear import Ears
+from .launch import INJECT
+from .likeness import likeness_of
+from .next_life import environ_of, start_keeper, start_of
+from .record import Record
+from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
+from .rundir import RunDir, read_json, write_json
+
+BACK = "back"
+"""In the folder of a life: what the process of before starts from, should the new one fail."""
+WORDS_LONGEST = 300
+
+
+class Restarts:
+    """``clock`` gives seconds since the epoch."""
+
+    def __init__(self, run: RunDir, record: Record, ears: Ears, clock: Callable[[], float]) -> None:
+        self._run = run
+        self._record = record
+        self._ears = ears
+        self._clock = clock
+        self._keepers: list[subprocess.Popen[bytes]] = []
+        self._told: set[tuple[int, str]] = set()
+        self._written: tuple[object, ...] | None = None
+
+    # ---- asked for ----
+
+    def ask(self, env: Mapping[str, str | None], change: str, origin: str = "person") -> dict[str, Any]:
+        """Prepare a process with this environment; raises a CockpitError with the reason why not."""
+        state = self._record.state
+        found = wanted(state, self._standing(), env, str(INJECT))
+        self._record.happen(ChangeAsked(self._clock(), change, found.asked, origin=origin))
+        try:
+            self._begin(change, found.environ, found.asked, found.before)
+        except OSError as error:
+            self._moved(change, Move("refused", f"the new process could not be started: {error}"))
+            raise CockpitError(f"the new process could not be started: {error}") from error
+        return {"id": change, "note": self._changed_since()}
+
+    def call_off(self, reason: str | None = None) -> bool:
+        """Give the restart up that waits for its turn; without a ``reason`` it is taken out of the ledger. False where
+        it is handed over already. True, too, where there is none."""
+        entry = self._pending()
+        if entry is None:
+            return True
+        folder = self._folder_of(entry.id)
+        if _is_handed_over(folder, reason or "withdrawn"):
+            return False
+        self._end(entry.id, folder)
+        self._moved(entry.id, Move("refused" if reason else "dropped", reason))
+        return True
+
+    def stopping(self) -> None:
+        """The run is to end: nobody takes over any more, and who has just taken over does not go back either."""
+        self.call_off("the run was stopped")
+        if self._run.life != self._run.data:
+            lives.mark(str(self._run.life), lives.STOP)
+
+    # ---- under way ----
+
+    def look(self) -> None:
+        """Whatever has become known since the last look."""
+        self._keepers = [keeper for keeper in self._keepers if keeper.poll() is None]
+        entry = self._pending()
+        if entry is None:
+            return
+        folder = self._folder_of(entry.id)
+        action = next_of(entry, self._view(entry, folder))
+        if isinstance(action, Move):
+            if action.call_off:
+                if _is_handed_over(folder, action.reason or ""):
+                    return  # meanwhile: seen at the next look
+                self._end(entry.id, folder)
+            self._moved(entry.id, action, read_json(Path(folder) / lives.PLAN).get("before") if folder else None)
+        elif action is not None and folder is not None:
+            self._tell(entry.id, folder)
+        if folder is not None and not lives.has(folder, lives.GO):
+            self._write_start(folder, entry.id)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether each message of the training may be news."""
+        return self._pending() is not None
+
+    def _pending(self) -> Entry | None:
+        ledger = self._record.state.ledger
+        return next((e for e in reversed(ledger) if is_restart(e) and e.state in ("queued", "applying")), None)
+
+    def _folder_of(self, change: str) -> str | None:
+        for _, folder in lives.folders(str(self._run.data)):
+            if lives.read(folder, lives.PLAN).get("change") == change:
+                return folder
+        return None
+
+    def _view(self, entry: Entry, folder: str | None) -> View:
+        if folder is None:
+            return View()
+        pids = processes.pids_in(Path(folder) / lives.PIDS)
+        new = self._probe_of(pids.training if pids else None)
+        said = self._ears.handoffs.get(entry.id) or {}
+        failed = (
+            str(said.get("reason") or "the training could not hand over") if said.get("state") == "failed" else None
+        )
+        ended = processes.exit_in(Path(folder) / lives.EXIT)
+        started = any(keeper.args[-1] == folder for keeper in self._keepers)  # type: ignore[index]
+        return View(
+            folder=True,
+            keeper=processes.is_alive(pids.keeper, pids.keeper_started) if pids else started,
+            ready=lives.read(folder, lives.READY),
+            go=lives.read(folder, lives.GO),
+            told=all((probe.order, entry.id) in self._told for probe in self._ears.members()),
+            noted=entry.note is not None,
+            failed=failed,
+            status=ended[0] if ended else None,
+            stepped_s=_changed_s(os.path.join(folder, lives.STEPPED)),
+            back=pids.back if pids else None,
+            env=new.env if new is not None else None,
+            words=_last_line(os.path.join(folder, LOG)),
+        )
+
+    def _probe_of(self, pid: int | None) -> Any:
+        return next((probe for probe in self._ears.probes.values() if probe.pid == pid), None)
+
+    def _tell(self, change: str, folder: str) -> None:
+        for probe in self._ears.members():
+            if (probe.order, change) not in self._told:
+                self._told.add((probe.order, change))
+                probe.send({"m": "handoff", "id": change, "life": folder})
+
+    def _end(self, change: str, folder: str | None) -> None:
+        """End the process that waits; the training forgets that it was to hand over."""
+        self._ears.tell({"m": "handoff_drop", "id": change})
+        pids = processes.pids_in(Path(folder) / lives.PIDS) if folder is not None else None
+        if pids is not None:
+            processes.send(self._run, pids.training, signal.SIGTERM, pids.training_started)
+
+    def _moved(self, change: str, move: Move, before: Mapping[str, Any] | None = None) -> None:
+        landing = move.state in ("settling", "rolled_back")
+        self._record.happen(
+            ChangeMoved(
+                self._clock(),
+                change,
+                move.state,
+                step=move.step,
+                stall_ms=move.stall_ms,
+                drain=COLD_STEPS if landing else 0,
+                before=before if landing else None,
+                in_force=move.in_force,
+                reason=move.reason,
+                note=move.note,
+            )
+        )
+
+    # ---- the next life ----
+
+    def _standing(self) -> Standing:
+        lead, pids = self._ears.lead(), processes.read_pids(self._run)
+        trains = lead if lead is not None and lead.trains else None
+        return Standing(
+            session=trains.session if trains else None,
+            speaker=trains.pid if trains else None,
+            started=pids.training if pids else None,
+            program=processes.name_of(pids.training) if pids else "",
+            set_early=trains.set_early if trains else (),
+            environ=environ_of(self._run, pids),
+        )
+
+    def _begin(
+        self, change: str, environ: Mapping[str, str], asked: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> None:
+        pids, facts = processes.read_pids(self._run), self._run.facts()
+        lead = self._ears.lead()
+        assert pids is not None
+        number = 2 + sum(1 for _ in lives.folders(str(self._run.data)))
+        folder = self._run.data / f"life-{number}"
+        prepared = self._run.data / f".life-{number}.{os.getpid()}"
+        (prepared / BACK).mkdir(mode=0o700, parents=True)
+        old = {"pid": pids.training, "started_ticks": pids.training_started}
+        output = str(self._run.output)
+        early = list(lead.set_early) if lead else []
+        facts_of = {"change": change, "asked": dict(asked), "before": dict(before), "old": old, "output": output}
+        write_json(prepared / lives.PLAN, {**facts_of, "cold": needs_cold(early), "set_early": early})
+        self._written = None
+        self._write_start(str(prepared), change)
+        os.rename(prepared, folder)  # whoever finds the folder finds it whole
+        base = {"argv": facts["argv"], "cwd": facts["cwd"]}
+        was = {name: value for name, value in (environ_of(self._run, pids) or {}).items() if name != ENV_WARM}
+        plan = {
+            **base,
+            "env": {**environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
+            "old": old,
+            "output": output,
+            "log": str(folder / LOG),
+            "like": likeness_of(pids.keeper),
+            "back": {**base, "env": {**was, ENV_LIFE: str(folder / BACK)}},
+        }
+        self._keepers.append(start_keeper(self._run, folder, json.dumps(plan).encode(), was))
+
+    def _write_start(self, folder: str, change: str) -> None:
+        """What the new process begins with: the settings in force now, renewed as they change until it takes over."""
+        state = self._record.state
+        known = (folder, state.ledger, state.loaders, state.kernels)
+        if self._written is not None and all(a is b or a == b for a, b in zip(self._written, known, strict=True)):
+            return
+        self._written = known
+        start = start_of(state, read_json(self._run.start_file), self._run.facts())
+        plan = lives.read(folder, lives.PLAN)
+        names = [name.partition(" ")[2] for name in plan.get("asked", {}) if name.startswith("env ")]
+        write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names})
+        write_json(Path(folder) / BACK / START_FILE, {**start, "change": state.current.change})
+
+    def _changed_since(self) -> str | None:
+        """A script that was edited runs as it is now: that is told, since nobody may mean it."""
+        facts, script = self._run.facts(), self._record.state.script
+        changed_s = _changed_s(os.path.join(str(facts.get("cwd", "")), script))
+        if changed_s is None or changed_s <= float(facts.get("started_s") or 0.0):
+            return None
+        return f"{script} was changed since the run began: the new process runs it as it is now"
+
+
+def _is_handed_over(folder: str | None, reason: str) -> bool:
+    """Give the life in ``folder`` up, unless the training was first: then it goes on there."""
+    if folder is None or lives.give_up(folder, reason):
+        return False
+    return lives.HANDOFF in lives.read(folder, lives.GO)
+
+
+def _changed_s(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def _last_line(path: str) -> str:
+    """The last that names an error, else the last."""
+    try:
+        with open(path, errors="replace") as file:
+            lines = [line.strip() for line in file.read()[-10_000:].splitlines() if line.strip()]
+    except OSError:
+        return ""
+    telling = [line for line in lines if "rror" in line] or lines
+    return telling[-1][:WORDS_LONGEST] if telling else ""

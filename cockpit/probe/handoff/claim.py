@@ -1,0 +1,42 @@
+"""Which process of a run the hand-offs are of: the first that calls ``cockpit.session`` in each of the run's lives.
+
+A shell loop over seeds, or a launcher, may start several; what one has written must not be restored into another.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .. import lives
+from .folder import made
+
+
+def claim(folder: str, life: str) -> str | None:
+    """Why this process cannot be the one, or None."""
+    path = os.path.join(folder, "%s.pid" % life)
+    try:
+        made(folder)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(handle, b"%d\n" % os.getpid())
+        finally:
+            os.close(handle)
+    except FileExistsError:
+        if _holder(path) != os.getpid():
+            return "another process of this run has called cockpit.session(…) before: hand-offs are of that one"
+    except OSError:
+        pass  # a full disk must not keep anybody from going on; what cannot be written says so when it is due
+    return None
+
+
+def _holder(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def was_handed_over(life: str) -> bool:
+    """Whether the process before has written a hand-off for this life, or for the one whose place it takes."""
+    return any(lives.HANDOFF in lives.read(folder, lives.GO) for folder in (life, os.path.dirname(life)))

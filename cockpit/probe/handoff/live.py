@@ -1,0 +1,299 @@
+"""The probe's part of hand-offs: what the script has opted in with, what is wished for, and the moments of the loop.
+
+``session`` calls ``open``, ``begun``, ``boundary`` and ``over`` in the script's thread; ``ask`` and ``receive`` come
+from any. A hand-off that fails is told and costs the training nothing. It must never let a training that was to go on
+begin at epoch 0 unnoticed, nor go on half restored: then the process ends with ``NOT_RESTORED`` and a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Callable, NoReturn
+
+from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
+from ..guard import Guard, attempt
+from ..lives import claim_go
+from ..recorder import SAVE, Recorder
+from ..registry import Registry
+from . import randomness
+from .claim import claim, was_handed_over
+from .folder import Found, Refused, first_line, newest, numbers, owner_of, words_of, write
+from .loaders import LoaderStates
+from .session import Session, SessionError
+from .state import gathered, put
+from .telling import ENDED, GIVEN_UP, LAST, NOT_OPTED_IN, tell
+from .wish import FAILED, GONE, QUEUED, WRITING, WRITTEN, Wish, Written
+
+FIRST = "life-1"
+
+
+class Handoff:
+    """Of one process. ``say`` takes messages for the engine, ``world`` tells how many ranks there are.
+
+    ``every``: a hand-off at the end of every so many epochs, 0 for none.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        recorder: Recorder,
+        registry: Registry,
+        hooks: Any,
+        guard: Guard,
+        world: Callable[[], int],
+        say: Callable[[dict[str, Any]], None],
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._torch, self._recorder, self._registry = torch, recorder, registry
+        self._hooks, self._guard, self._world, self._say = hooks, guard, world, say
+        self._run = environ.get(ENV_RUN, "")
+        self.folder = os.path.join(self._run, HANDOFF_FOLDER)
+        self._life_folder = life = environ.get(ENV_LIFE, "")
+        self.life = os.path.relpath(life, self._run).replace(os.sep, "-") if life else FIRST
+        """Which process of the run this is; any but the first goes on from a hand-off."""
+        self.every = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Nothing asked, nobody opted in: at install and in a forked child, which is not the one that did."""
+        self.opted_in: tuple[str, ...] | None = None
+        self.reason: str | None = NOT_OPTED_IN
+        """Why no hand-off can be written; None where one can."""
+        self.total: int | None = None
+        self.epoch = 0
+        self.restored: int | None = None
+        self.passed: list[str] = []
+        """Hand-offs that were not used, each with its reason."""
+        self.loaders = LoaderStates(self._torch, self._registry)
+        self._hooks.on_opening = None
+        self._wishes: deque[Wish] = deque()
+        self._answers: dict[str, dict[str, Any]] = {}
+        self._found: Found | None = None
+        self._progress: tuple[int, ...] = ()
+
+    # ---- what others may know and ask; any thread ----
+
+    def start(self, told: Mapping[str, Any]) -> None:
+        """What start.json says: ``handoff_every``."""
+        self.every = _count(told.get("handoff_every"))
+
+    def message(self) -> dict[str, Any]:
+        """What the script has opted in with, and how far its loop is; ``reason``: why nothing can be handed over."""
+        return {
+            "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
+            "restored": self.restored, "every": self.every, "reason": self.reason, "passed": list(self.passed),
+        }  # fmt: skip
+
+    def last_words(self) -> list[dict[str, Any]]:
+        """For an engine that is new or was away: the state, and the answer to each wish."""
+        return [] if self.opted_in is None else [self.message(), *list(self._answers.values())]
+
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """``handoff`` (a wish; a known id is ignored), ``handoff_drop``, or ``handoff_every``."""
+        kind, name = message.get("m"), str(message.get("id"))
+        if kind == "handoff_every":
+            self.every = _count(message.get("n"))
+            self._say(self.message())
+        elif kind == "handoff_drop":
+            for wish in [wish for wish in list(self._wishes) if wish.id == name]:
+                with contextlib.suppress(ValueError):  # its time has just come
+                    self._wishes.remove(wish)
+                    self._answers.pop(name, None)
+        elif kind == "handoff" and name not in self._answers:
+            life, limit = message.get("life"), message.get("limit_bytes")
+            self.ask(Wish(name, str(life) if life else None, limit if isinstance(limit, int) else None))
+
+    def ask(self, wish: Wish) -> None:
+        """A hand-off at the next end of an epoch; answered at once where there will be none."""
+        self._answer(wish, Written(None), QUEUED)
+        self._wishes.append(wish)
+        if self.reason is not None:
+            self._answer_all(self.reason)
+
+    def _answer(self, wish: Wish, written: Written, state: str) -> None:
+        self._answers[wish.id] = written.message(wish.id, state)
+        self._say(self._answers[wish.id])
+
+    def _answer_all(self, reason: str) -> None:
+        for wish in self._taken():
+            self._answer(wish, Written(reason), FAILED)
+
+    def _taken(self) -> list[Wish]:
+        """All that wait, none of them twice: two threads may take, and one may drop."""
+        found = []
+        with contextlib.suppress(IndexError):
+            while True:
+                found.append(self._wishes.popleft())
+        return found
+
+    # ---- the script calls cockpit.session ----
+
+    def open(self, things: dict[str, Any]) -> Session:
+        """The one session of this process, restored where it is to go on; a mere loop where there can be none."""
+        if self.opted_in is not None and self.reason != ENDED:
+            raise SessionError("cockpit.session(…) was called twice: call it once, with everything that is to go on")
+        session: Session | None = None
+        self.reason, error = attempt(self._why_not)
+        if error is None and self.reason is None:
+            self.opted_in = tuple(things)
+            session, error = attempt(self._opened, things)
+        if error is not None:  # of our own making
+            self.reason = first_line(error)
+            if self.life != FIRST:
+                self.leave(self.reason)
+        self._say(self.message())
+        return session if session is not None and self.reason is None else Session()
+
+    def _opened(self, things: dict[str, Any]) -> Session:
+        session = Session(self, things)
+        if self.life != FIRST:
+            self._restore(session)
+        self._hooks.on_opening = self.loaders.on_opening
+        return session
+
+    def _why_not(self) -> str | None:
+        if self.opted_in is not None:
+            return "cockpit.session(…) was called again after its loop had ended: only the first training can go on"
+        if self._world() > 1:
+            reason = "this training has %d ranks, and a hand-off is of one process" % self._world()
+            if self.life != FIRST and numbers(self.folder):
+                self.leave(reason)
+            return reason
+        return claim(self.folder, self.life)
+
+    def _restore(self, session: Session) -> None:
+        found, self.passed = newest(self._torch, self.folder, owner_of(self._run, session.things))
+        for sentence in self.passed:
+            tell(sentence)
+        if found is None and (numbers(self.folder) or was_handed_over(self._life_folder)):
+            self.leave("no hand-off in %s can be used" % self.folder)
+        if found is None:
+            tell("this run has no hand-off yet, so the training begins at epoch 0")
+            return
+        for name, thing in session.things.items():
+            _, error = attempt(thing.load_state_dict, found.state["things"][name])
+            if error is not None:
+                self.leave("%s could not be restored from hand-off %d: %s" % (name, found.number, first_line(error)))
+        found.state["things"].clear()  # what they have not kept is free again
+        self._found = found
+        self.restored = session.restored = self.epoch = found.manifest["epoch"]
+        session.step = found.manifest["step"]
+        tell("goes on from hand-off %d: epoch %d, step %d" % (found.number, self.epoch, session.step))
+
+    def leave(self, sentence: str) -> NoReturn:
+        """The training cannot go on as it should, and must not do anything else."""
+        tell(sentence + "; the training ends here rather than begin anew")
+        self.reason = sentence
+        self._say(self.message())
+        raise SystemExit(NOT_RESTORED)
+
+    # ---- the script's loop ----
+
+    def begun(self, session: Session, left: range) -> None:
+        """The first epoch is asked for: from here on random numbers must be those of an uninterrupted run."""
+        self.total = left.stop
+        self._registry.epoch_begins()
+        if self._found is not None:
+            missed, error = attempt(put, self._torch, self._found.state, self._recorder, self._registry, self.loaders)
+            if error is not None:
+                self.leave("random states could not be restored: %s" % first_line(error))
+            if missed:
+                tell("the random states of %s were not restored: they are not here" % ", ".join(missed))
+            self._found = None
+        self._progress = self._how_far()
+        self._say(self.message())
+
+    def _how_far(self) -> tuple[int, ...]:
+        recorder = self._recorder
+        return recorder.steps, recorder.optimizer_steps, recorder.backwards
+
+    def boundary(self, session: Session, done: int) -> None:
+        """``done`` epochs are over. Of what fails in here, the training hears nothing."""
+        if self.opted_in is None:
+            return  # a child that the script has forked goes on with the loop
+        self.epoch = done
+        self._guard.run("handoff", self._at_boundary, session, done)
+        if "handoff" in self._guard.reasons:
+            self.reason = "the probe's own part 'handoff' has failed: %s" % self._guard.reasons["handoff"]
+            self._answer_all(self.reason)
+
+    def _at_boundary(self, session: Session, done: int) -> None:
+        wishes = self._taken()
+        if wishes or (self.every and done % self.every == 0):
+            self._hand_over(session, wishes, done)
+        self.loaders.epoch_over()
+        self._registry.epoch_begins()
+        self._progress = self._how_far()
+
+    def _hand_over(self, session: Session, wishes: list[Wish], done: int) -> None:
+        recorder = self._recorder
+        began, was = recorder.clock(), recorder.doing
+        recorder.doing, recorder.since = SAVE, began
+        for wish in wishes:
+            self._answer(wish, Written(None, epoch=done), WRITING)
+        limits = [wish.limit_bytes for wish in wishes if wish.limit_bytes is not None]
+        written, error = attempt(self._write, session, done, min(limits) if limits else None)
+        if error is not None:
+            written = Written(str(error) if isinstance(error, Refused) else first_line(error))
+        now = recorder.clock()
+        recorder.doing, recorder.since = was, now
+        recorder.leave_out(now - began)
+        written = written._replace(seconds=(now - began) / 1e9)
+        if not wishes:
+            self._say(written.message(None, FAILED if written.reason else WRITTEN))
+        gone = False
+        for wish in wishes:
+            state, reason = self._follow(wish, written, done)
+            self._answer(wish, written._replace(reason=reason), state)
+            gone = gone or state == GONE
+        if gone:
+            raise SystemExit(0)  # as a script ends: its own endings and those of its libraries run
+
+    def _follow(self, wish: Wish, written: Written, done: int) -> tuple[str, str | None]:
+        """What becomes of a wish after the writing. GONE: another process is this training now, for good."""
+        if written.reason is not None or wish.life is None:
+            return (FAILED if written.reason else WRITTEN), written.reason
+        left = (self.total or 0) - done
+        if left <= 0:
+            return FAILED, LAST
+        go = {"handoff": written.path, "epoch": done, "step": written.step, "epochs_left": left}
+        claimed, error = attempt(claim_go, wish.life, go)
+        if error is not None:
+            return FAILED, "the new process could not be told: %s" % first_line(error)
+        return (GONE, None) if claimed else (FAILED, GIVEN_UP)
+
+    def _write(self, session: Session, done: int, limit: int | None) -> Written:
+        torch, recorder = self._torch, self._recorder
+        if self._world() > 1:
+            raise Refused("this training has %d ranks, and a hand-off is of one process" % self._world())
+        if self._how_far() == self._progress:
+            raise Refused("no step was seen in epoch %d: the loop over run.epochs(n) is not the training's" % done)
+        state, contents = gathered(torch, session.things, recorder, self._registry, self.loaders)
+        if limit is not None and contents.nbytes > limit:
+            raise Refused("it would be %s, more than the %s allowed" % (words_of(contents.nbytes), words_of(limit)))
+        step = state["counts"]["steps"]
+        facts = {"epoch": done, "epochs": self.total, "step": step, "life": self.life}
+        path, nbytes = write(torch, self.folder, owner_of(self._run, session.things), facts, state, contents)
+        randomness.put_if_moved(torch, state["random"])
+        return Written(None, path, nbytes, 0.0, done, step)
+
+    def over(self) -> None:
+        """The loop has ended, was left, or the process ends in it: nothing keeps the script's things any longer."""
+        if self.opted_in is None:
+            return
+        self.reason, self._hooks.on_opening = ENDED, None
+        self._answer_all(ENDED)
+        self._say(self.message())
+
+    def at_exit(self) -> None:
+        """The process ends."""
+        if self.restored is not None and self.total is None:
+            tell("run.epochs(n) was never gone through: what this process trained began anew")
+        self._answer_all("the training has ended")
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,0 +1,103 @@
+"""What a script calls: ``cockpit.session(model=…)`` and the loop over ``run.epochs(n)``.
+
+Outside a run of cockpit's nothing happens: ``epochs(n)`` is ``range(n)``. In a training it goes to the probe, which
+lives under a private name and may be another copy of this package. It imports no torch; only a misuse raises.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...model.errors import CockpitError
+from ...model.names import PRIVATE
+
+LIVE: list[Any] = []
+"""The probe's ``Handoff`` of this process, put there by ``install``; only ever in the private copy."""
+
+
+class SessionError(CockpitError):
+    """The script uses ``cockpit.session`` in a way that cannot work; the sentence says how it could."""
+
+
+class Session:
+    """A training that can go on in a new process.
+
+    ``restored`` is how many epochs were done when the hand-off was written that this process goes on from, or None;
+    ``step`` how many steps, 0 where nothing was restored.
+    """
+
+    def __init__(self, live: Any = None, things: dict[str, Any] | None = None) -> None:
+        self.restored: int | None = None
+        self.step = 0
+        self.things = things or {}
+        self._live = live
+        self._asked = False
+
+    def epochs(self, n: int) -> Iterable[int]:
+        """``range(n)``; after a hot restart, what is left of it. Call it once: each epoch ends where the next is asked
+        for, and there a hand-off may be written."""
+        if self._asked:
+            raise SessionError("run.epochs(n) was called twice: call it once, with the number of all epochs")
+        self._asked = True
+        whole = range(n)
+        if self._live is None:
+            return whole
+        first = self.restored or 0
+        if first > len(whole):
+            self._live.leave(
+                "%d epochs were done at the hand-off, and run.epochs(%d) asks for fewer: ask for %d or more"
+                % (first, n, first)
+            )
+        return Epochs(self._live, self, whole[first:])
+
+    def __repr__(self) -> str:
+        return "<cockpit session of %s>" % (", ".join(self.things) or "nothing")
+
+
+class Epochs:
+    """The epochs that are left; can be gone through once."""
+
+    def __init__(self, live: Any, session: Session, left: range) -> None:
+        self._live = live
+        self._session: Session | None = session
+        self._left = left
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def __iter__(self) -> Iterator[int]:
+        session, self._session = self._session, None
+        if session is None:
+            raise SessionError("run.epochs(n) can be gone through once")
+        return self._through(session)
+
+    def _through(self, session: Session) -> Iterator[int]:
+        live, left = self._live, self._left
+        live.begun(session, left)
+        try:
+            for epoch in left:
+                yield epoch
+                live.boundary(session, epoch + 1)
+        finally:
+            live.over()
+
+
+def begin(things: dict[str, Any]) -> Session:
+    """The session of this process. Raises SessionError where the script cannot have meant that."""
+    if not things:
+        raise SessionError(
+            "cockpit.session() was given nothing: name what is to go on, model=model, optimizer=optimizer"
+        )
+    for name, thing in things.items():
+        for method in ("state_dict", "load_state_dict"):
+            if not callable(getattr(thing, method, None)):
+                raise SessionError(
+                    "cockpit.session(%s=…) needs something with state_dict() and load_state_dict(), and %s has no %s"
+                    % (name, type(thing).__name__, method)
+                )
+    private = sys.modules.get(PRIVATE + ".probe.handoff.session")
+    live = private.LIVE if private is not None else ()
+    session: Session = live[0].open(things) if live else Session()
+    return session

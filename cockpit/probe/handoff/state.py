@@ -1,0 +1,62 @@
+"""One whole state: the script's things, random states, loaders, counts. Made for a hand-off, and taken apart again.
+
+Called by ``live`` at the end of an epoch and where the loop of the next process begins, in the script's thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..guard import attempt
+from ..recorder import Recorder
+from ..registry import Registry
+from . import randomness
+from .contents import Contents, contents_of
+from .folder import Refused, first_line
+from .loaders import LoaderStates
+
+
+def gathered(
+    torch: Any, things: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates
+) -> tuple[dict[str, Any], Contents]:
+    """The state, and what is in it. Raises Refused where one of the things does not give its own."""
+    random = randomness.taken(torch)  # first: code of the script's runs below
+    states = {}
+    for name, thing in things.items():
+        states[name], error = attempt(thing.state_dict)
+        if error is not None:
+            raise Refused("%s gave no state: %s" % (name, first_line(error)))
+    whole = {"things": states, "random": random, "loaders": loaders.taken(), "counts": counted(recorder, registry)}
+    contents, error = attempt(contents_of, torch, whole)
+    if contents is None:
+        for name, state in states.items():
+            _, own = attempt(contents_of, torch, state, False)
+            if own is not None:
+                raise Refused("the state of %s cannot be pickled: %s" % (name, first_line(own)))
+        raise Refused("it cannot be pickled: %s" % first_line(error))
+    return whole, contents
+
+
+def counted(recorder: Recorder, registry: Registry) -> dict[str, Any]:
+    """Steps and epochs so far, as if whatever is still open had ended: it will not be gone on with."""
+    pending = bool(recorder.updates and recorder.base is not None)
+    records = registry.records.values()
+    loaders = {each.id: [each.epochs_before, each.epochs_begun() - each.epochs_before] for each in records}
+    return {
+        "steps": recorder.steps + pending,
+        "optimizer_steps": recorder.optimizer_steps,
+        "epoch": max([recorder.epoch, *(before + own for before, own in loaders.values() if own)]),
+        "loaders": loaders,
+    }
+
+
+def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates) -> list[str]:
+    """All but the things themselves; random states last. Names what could not be put back."""
+    counts = state["counts"]
+    recorder.steps = recorder.epoch_began_step = counts["steps"]
+    recorder.optimizer_steps, recorder.epoch = counts["optimizer_steps"], counts["epoch"]
+    registry.counted = {name: (before, own) for name, (before, own) in counts["loaders"].items()}
+    for record in registry.records.values():  # one that was iterated before the loop
+        record.epochs_before, record.epochs = registry.counted.pop(record.id, (0, 0))
+    loaders.put(state["loaders"], bytes(state["random"]["torch"].tolist()))
+    return randomness.put(torch, state["random"])

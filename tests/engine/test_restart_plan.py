@@ -1,0 +1,127 @@
+"""What a restart means and what follows: pure decisions, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cockpit.engine.restart_plan import Move, Standing, Tell, View, needs_cold, next_of, wanted
+from cockpit.history.state import Entry, State
+from cockpit.model.errors import CockpitError
+from cockpit.model.events import ProbeConnected
+from cockpit.model.knobs import ANEW, RESTART, UNSET
+
+STATE = State(run="it", phase="running", script="train.py", step=96, started_s=0.0, at_s=300.0)
+STANDING = Standing(
+    session={"names": ["model"]},
+    speaker=7,
+    started=7,
+    program="python",
+    environ={"OMP_NUM_THREADS": "1", "PYTHONPATH": "/ours:/theirs", "COCKPIT_LIFE": "/old"},
+)
+ENTRY = Entry(id="c1", asked={"env OMP_NUM_THREADS": "4"}, asked_s=1.0, state="queued")
+
+
+def test_the_new_environment_is_the_old_one_but_for_what_was_asked() -> None:
+    found = wanted(STATE, STANDING, {"OMP_NUM_THREADS": "4", "NEW": ""}, "/ours")
+    assert found.asked == {"env OMP_NUM_THREADS": "4", "env NEW": ""}
+    assert found.before == {"env OMP_NUM_THREADS": "1", "env NEW": None}
+    assert found.environ == {"OMP_NUM_THREADS": "4", "NEW": "", "PYTHONPATH": "/ours:/theirs"}
+
+
+def test_our_own_folder_stays_in_front_and_is_nobodys_business() -> None:
+    found = wanted(STATE, STANDING, {"PYTHONPATH": "/more"}, "/ours")
+    assert found.environ["PYTHONPATH"] == "/ours:/more" and found.before == {"env PYTHONPATH": "/theirs"}
+    assert wanted(STATE, STANDING, {"PYTHONPATH": None}, "/ours").environ["PYTHONPATH"] == "/ours"
+
+
+def test_taking_away_and_changing_nothing() -> None:
+    found = wanted(STATE, STANDING, {"OMP_NUM_THREADS": None}, "/ours")
+    assert found.asked == {"env OMP_NUM_THREADS": UNSET} and "OMP_NUM_THREADS" not in found.environ
+    assert wanted(STATE, STANDING, {}, "/ours").asked == {RESTART: ANEW}
+
+
+RANKS = (ProbeConnected(0.0, 7, "2", "3", rank=0, world=2),)
+UNDER_WAY = replace(STATE, ledger=(ENTRY,))
+
+
+@pytest.mark.parametrize(
+    ("state", "standing", "env", "words"),
+    [
+        (STATE, STANDING, {"OMP_NUM_THREADS": "1"}, "OMP_NUM_THREADS is 1 already"),
+        (STATE, STANDING, {"GONE": None}, "GONE is not set"),
+        (STATE, STANDING, {"A=B": "1"}, "no name"),
+        (STATE, STANDING, {"COCKPIT_RUN": "1"}, "cockpit's own"),
+        (STATE, STANDING, {"A": "x" * 200_000}, "cannot hold"),
+        (replace(STATE, phase="ended"), STANDING, {}, "has ended"),
+        (replace(STATE, phase="stopping"), STANDING, {}, "is stopping"),
+        (replace(STATE, phase="paused"), STANDING, {}, "is paused"),
+        (replace(STATE, ranks=RANKS), STANDING, {}, "several ranks"),
+        (UNDER_WAY, STANDING, {}, "already under way"),
+        (replace(STATE, step=None), STANDING, {}, "no step"),
+        (STATE, replace(STANDING, speaker=None), {}, "no probe that trains"),
+        (STATE, replace(STANDING, session=None), {}, "96 steps, 5 min 00 s of training, would be lost"),
+        (STATE, replace(STANDING, session={"reason": "the loop is through"}), {}, "the loop is through"),
+        (STATE, replace(STANDING, started=6, program="bash"), {}, "started by bash"),
+        (STATE, replace(STANDING, environ=None), {}, "cannot be read"),
+        (STATE, replace(STANDING, set_early=("TF32",)), {"TF32": "1"}, "train.py sets TF32 itself"),
+    ],
+)
+def test_refused_with_the_reason(state: State, standing: Standing, env: dict[str, str | None], words: str) -> None:
+    with pytest.raises(CockpitError, match=words):
+        wanted(state, standing, env, "/ours")
+
+
+READY = {"torch": True, "private_dirty_kb": 90_000, "private_clean_kb": 10_000}
+GO = {"handoff": "1", "step": 96, "at_s": 100.0}
+WAITS = View(folder=True, keeper=True, ready=READY, noted=True)
+APPLYING = replace(ENTRY, state="applying")
+GONE = replace(WAITS, go=GO, told=True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "view", "state"),
+    [
+        (ENTRY, View(), "refused"),
+        (ENTRY, View(folder=True, keeper=True), None),
+        (ENTRY, View(folder=True), "refused"),
+        (ENTRY, replace(WAITS, noted=False), "queued"),
+        (ENTRY, WAITS, "tell"),
+        (ENTRY, replace(WAITS, told=True), None),
+        (ENTRY, replace(WAITS, failed="the disk is full"), "refused"),
+        (ENTRY, replace(WAITS, status=70, keeper=False), "refused"),
+        (ENTRY, replace(WAITS, status=0, keeper=False), None),
+        (ENTRY, replace(WAITS, go={"refused": "x"}, told=True), None),
+        (ENTRY, GONE, "applying"),
+        (APPLYING, GONE, None),
+        (APPLYING, replace(GONE, stepped_s=101.5), None),
+        (APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "4"}), "settling"),
+        (APPLYING, replace(GONE, back=9), "rolled_back"),
+        (APPLYING, replace(GONE, status=9), None),
+    ],
+)
+def test_what_follows(entry: Entry, view: View, state: str | None) -> None:
+    found = next_of(entry, view)
+    assert (found.state if isinstance(found, Move) else "tell" if isinstance(found, Tell) else None) == state
+
+
+def test_what_is_told() -> None:
+    note = next_of(ENTRY, replace(WAITS, noted=False))
+    assert isinstance(note, Move) and "97 MB of its own" in (note.note or "")
+    landed = next_of(APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "4"}))
+    assert isinstance(landed, Move) and (landed.stall_ms, landed.step, landed.reason) == (1500.0, 96, None)
+    overruled = next_of(APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "1"}))
+    assert isinstance(overruled, Move) and overruled.reason == "no effect: OMP_NUM_THREADS is 1 in it"
+    died = next_of(ENTRY, replace(WAITS, status=70, words="ImportError: no"))
+    assert (
+        isinstance(died, Move)
+        and died.reason == "the new process ended with status 70 before its turn: ImportError: no"
+    )
+    back = next_of(APPLYING, replace(GONE, back=9))
+    assert isinstance(back, Move) and "status 9 before its first step" in (back.reason or "")
+
+
+def test_torch_is_imported_beforehand_unless_the_script_sets_what_it_reads() -> None:
+    assert not needs_cold(()) and not needs_cold(["TOKENIZERS_PARALLELISM", "WANDB_MODE"])
+    assert needs_cold(["WANDB_MODE", "OMP_NUM_THREADS"])
