@@ -107,7 +107,7 @@ class Batching:
         """
         asker = None if self._registry.asks_again(loader) else asker_of(self._folder, _OURS)
         if asker is not None:
-            self._registry.length_asked(loader, asker, not is_bar(asker))
+            self._registry.length_asked(loader, asker, not is_bar(asker.words))
 
     def left_length(self, token: Any, result: Any, error: BaseException | None) -> None:
         """Nothing to leave."""
@@ -184,7 +184,7 @@ class Batching:
         self._look(record, record.alive())
         facts = self.facts(record, boundary=True)
         if again:  # a loader made anew at a place whose loop has shown already that it takes this size
-            facts = facts._replace(used_up=True, framework=None, zipped=False, ends_after=None, kept_length=None)
+            facts = facts._replace(used_up=True, framework=None, zipped=False, ends_after=None, kept_length=())
         size: int = batch.check(value, facts)
         if size == batch.in_force or size == batch.script:
             return size

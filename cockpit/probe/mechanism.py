@@ -61,10 +61,12 @@ class Mechanism:
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
         self.torch = torch
         self.clock = clock
-        self.wrapper = torch._utils.ExceptionWrapper
+        self.wrapper = getattr(getattr(torch, "_utils", None), "ExceptionWrapper", None)
         self.patience_s: float | None = None
         self.stuck = StuckWatch()
         self.held = HeldWatch(torch, clock)
+        self.run: Callable[..., Any] = _unguarded
+        """``Guard.run``: what looks at things of the script's must not raise into it."""
         self.making: Any = None
         """The source whose workers are being started just now, where the script has not asked for them."""
         self.off: str | None = None
@@ -128,6 +130,10 @@ class Mechanism:
     def abandon(self, source: Any) -> None:
         # who has been waited for long enough is not waited for again
         abandon(source, self.gate.leave, 0.0 if getattr(source, "given_up", None) else ENDING_S)
+
+
+def _unguarded(name: str, work: Callable[..., Any], *args: Any) -> Any:
+    return work(*args)
 
 
 def _tolerant(leave: Callable[[int], None]) -> Callable[[int], None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable
 
-from .lengths import MOST
+from .lengths import MOST, Asker
 from .streams import OTHER, TRAIN, LoaderRecord
 
 TWINS = 4
@@ -32,7 +32,7 @@ class _Made:
         self.met = False
         self.control: Any = None
         self.asked: str | None = None
-        self.asking: set[str] = set()
+        self.asking: set[Asker] = set()
         self.decided = False
         self.times = 0
         self.batch: Any = None
@@ -127,7 +127,7 @@ class Registry:
         record.lengths.heard(asking, record.iterators)
         return record, fresh
 
-    def length_asked(self, loader: Any, by: str, decides: bool) -> None:
+    def length_asked(self, loader: Any, by: Asker, decides: bool) -> None:
         """``by`` has called ``len(loader)``. The first is told of, but who ``decides`` by it before who shows it."""
         if not self.known(loader):
             return
@@ -135,9 +135,9 @@ class Registry:
         if decides:
             entry.asking.add(by)
         if entry.asked is None or (decides and not entry.decided):
-            entry.asked, entry.decided = by, decides
+            entry.asked, entry.decided = by.words, decides
             if entry.name in self.records:
-                self.records[entry.name].asked_length = by
+                self.records[entry.name].asked_length = by.words
 
     def asks_again(self, loader: Any) -> bool:
         """Whether its length was asked for so often since its last ``__iter__`` that nobody has to look who does."""

@@ -14,6 +14,8 @@ WHERE = "as a worker sent a batch"
 
 def ready(source: Any, wrapper: Any) -> None:
     """What a worker of ``source`` cannot send, it sends as torch does what a dataset has raised: in a ``wrapper``."""
+    if wrapper is None:  # another torch: the training hears of it when its patience is over
+        return
     queue = source._worker_result_queue
     ordinary = queue._on_queue_feeder_error
 

@@ -179,7 +179,8 @@ def test_who_asks_for_a_length():
     def asker(path: str) -> str | None:
         names = {"asker_of": asker_of, "ours": ours}
         exec(compile("def run():\n\n    return asker_of('/torch/', ours)", path, "exec"), names)
-        return names["run"]()
+        found = names["run"]()
+        return found and found.words
 
     assert asker("/home/me/train.py") == "train.py:3"
     assert asker("/v/site-packages/tqdm/std.py") == "tqdm" and is_bar("tqdm")

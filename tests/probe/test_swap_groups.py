@@ -371,7 +371,8 @@ def renamed(name: str) -> Any:
     finally:
         del sys.modules[module.__name__]
     data = types.SimpleNamespace(dataloader=module)
-    return types.SimpleNamespace(utils=types.SimpleNamespace(data=data), accelerator=torch.accelerator)
+    public = {"accelerator": torch.accelerator, "Tensor": torch.Tensor, "nn": torch.nn}
+    return types.SimpleNamespace(utils=types.SimpleNamespace(data=data), **public)
 
 
 PRIVATE = sorted({name for names in mechanisms.PRIVATE_NAMES.values() for name in names.split()})
@@ -400,4 +401,5 @@ def test_a_call_that_takes_another_way_turns_the_knobs_off(monkeypatch: pytest.M
 
 
 def test_a_torch_without_accelerators_has_none() -> None:
-    assert install(types.SimpleNamespace(utils=torch.utils)).has_accelerator() is False
+    older = types.SimpleNamespace(utils=torch.utils, Tensor=torch.Tensor, nn=torch.nn)
+    assert install(older).has_accelerator() is False

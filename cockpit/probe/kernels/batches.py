@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ...model import ranks
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
+from ..lengths import Asker, run_past
 from ..refusals import Refusal
 from .setters import COMPILED_ONCE_MORE
 
@@ -24,14 +25,13 @@ LEFT_EARLY = "the loop left the last epoch before the loader was used up: anothe
 ONLY_BOUNDARY = "changes at the epoch boundary"
 ZIPPED = "several loaders make up one step: with another size of one, the loop would leave samples of another unseen"
 SHARED = "another loader of the script has its batches cut by the same batch sampler"
-KEPT = "%s asked len(loader) once: smaller batches make more steps than what it made of that may reach"
 OPEN = "another iterator of this loader is still open"
 
 
 class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
     epoch yet); ``framework``: whose installed code iterates it; ``asked_length``: who asked ``len(loader)``, and
-    ``kept_length``: who did so once alone; ``ends_after``: a schedule that raises after its last step, in words;
+    ``kept_length``: those who did so once alone; ``ends_after``: a schedule that raises after its end, in words;
     ``shared``: its batch sampler serves another loader; ``made_for``: what was seen to fit one size alone."""
 
     used_up: bool | None
@@ -45,7 +45,7 @@ class Facts(NamedTuple):
     compiled: bool = False
     ends_after: str | None = None
     made_for: str | None = None
-    kept_length: str | None = None
+    kept_length: tuple[Asker, ...] = ()
 
 
 class BatchSize:
@@ -135,8 +135,8 @@ class BatchSize:
             return facts.made_for
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after
-        if facts.kept_length is not None and size < (self.script or size):
-            return KEPT % facts.kept_length
+        if size < (self.script or size):
+            return run_past(facts.kept_length)
         return None
 
     # ---- what it would do ----
@@ -259,13 +259,13 @@ def framework_of(torch_folder: str, ours: str) -> str | None:
     return found
 
 
-def asker_of(torch_folder: str, ours: str) -> str | None:
-    """Who has just called ``len(loader)``: ``train.py:31``, or an installed package; None: torch itself."""
+def asker_of(torch_folder: str, ours: str) -> Asker | None:
+    """Who has just called ``len(loader)``; None: torch itself."""
     for frame in _frames_outside(ours):
         path = frame.f_code.co_filename
         if path.startswith(torch_folder):
             return None
-        return _package_of(frame) or "%s:%d" % (os.path.basename(path), frame.f_lineno)
+        return Asker.of(_package_of(frame), path, frame.f_lineno)
     return None
 
 
