@@ -169,12 +169,12 @@ class Ears:
 
     def _hello(self, key: int, send: Send, message: Message, state: State, at_s: float) -> list[Event]:
         greeting = connected_of(message, at_s)
+        early, env = tuple(str(name) for name in message.get("set_early") or ()), dict(message.get("env") or {})
         before, known = self.lead(), self.probes.get(key)
         self._met += 1
         probe = self.probes[key] = known or Probe(send, self._met, greeting)
         probe.greeting = greeting
-        probe.set_early = tuple(str(name) for name in message.get("set_early") or ())
-        probe.env = dict(message.get("env") or {})
+        probe.set_early, probe.env = early, env
         if self._met == 1 and state.team is not None:
             self._together.expect(frozenset(rank.pid for rank in state.team.ranks if rank.alive), at_s)
         if message.get("trains") and not probe.trains:

@@ -101,7 +101,7 @@ def _state(run: RunDir, facts: dict[str, object]) -> str:
     pids = read_pids(run)
     if pids is not None:
         # a keeper outlives the training for a moment, or is about to start another process in its place
-        keeper = is_alive(pids.keeper, pids.keeper_started)
+        keeper = pids.keeper_started is not None and is_alive(pids.keeper, pids.keeper_started)
         if keeper or is_alive(pids.training, pids.training_started):
             return "running"
         return "lost" if read_exit(run) is None else "ended"
