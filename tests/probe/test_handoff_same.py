@@ -68,8 +68,16 @@ def test_every_kind_of_training_is_handed_over(forks, tmp_path, words):
     check(*chain(forks, tmp_path / "run", flags))
 
 
-@pytest.mark.parametrize("knobs", [{"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
-@pytest.mark.parametrize("flags", ["own eager", "persistent eager own"])
+@pytest.mark.parametrize(
+    ("flags", "knobs"),
+    [
+        ("own eager", {"num_workers": 2, "persistent_workers": True}),
+        ("persistent eager own", {"num_workers": 1}),
+        pytest.param("own eager", {"num_workers": 2}, marks=pytest.mark.long),
+        pytest.param("persistent eager own", {"num_workers": 0}, marks=pytest.mark.long),
+        pytest.param("workers shared", {"num_workers": 0}, marks=pytest.mark.long),
+    ],
+)
 def test_with_other_loader_settings_set_from_the_start(forks, tmp_path, knobs, flags):
     """The next life begins with what is in force: its first epoch draws what it would have drawn in the one before."""
     run_dir = tmp_path / "run"
