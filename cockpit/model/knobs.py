@@ -115,7 +115,7 @@ KNOBS: tuple[Knob, ...] = (
         "autocast",
         "choice",
         "kernel",
-        "train the model in lower precision where that is safe; evaluation stays",
+        "train in lower precision where that is safe; evaluation stays as it is",
         choices=("off", "bf16", "fp16"),
     ),
     Knob(

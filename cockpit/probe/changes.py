@@ -151,6 +151,7 @@ class Changes:
     def _swap(self, asks: list[Ask], stream: Stream, iterator: Any, control: Any) -> bool:
         """Whether to ask again at the next batch: the last swap still drains."""
         record, recorder = stream.record, self._recorder
+        began = recorder.clock()
         landing, group = [], record.group or control.in_force
         for ask in asks:
             if self._is_already(ask, record):
@@ -166,14 +167,14 @@ class Changes:
                 self._rather_later(ask, record, control, group, error.reason)
         if not landing:
             return False
-        before, began = control.in_force, recorder.clock()
+        before = control.in_force
         try:
             done = control.swap(iterator, group)
         except Refused as error:
             for ask in landing:
                 self._rather_later(ask, record, control, record.group or control.script, error.reason)
             return False
-        stream.stalled_ns += (stall := recorder.clock() - began)
+        stream.stalled_ns += (stall := recorder.clock() - began)  # the look before it included
         if done is None:
             return True
         for ask in landing:

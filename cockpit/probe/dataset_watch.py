@@ -7,33 +7,54 @@ to itself as it is read (a cache, a file opened late) is its own affair; what th
 from __future__ import annotations
 
 import dis
-from types import FunctionType
-from typing import Any, Callable
+import functools
+from types import CodeType, FunctionType
+from typing import Any, Callable, NamedTuple
 
-from .reach import GLOBAL, NOT_SCRIPTS, Limits, Reached, methods_of, names_in, own_attributes, package_of
+from .imported_anew import set_since_import
+from .reach import GLOBAL, MAKING, Limits, Reached, attributes_of, methods_of, names_in, reading
+from .whose import MRO, NOT_SCRIPTS, is_scripts, module_of, package_of
 
-NEAR = Limits(64, 64, 4)
+NEAR = Limits(48, 32, 4, 400)
 SHARE = 500
 """Looks that nobody has to have take this part of the time at most: an epoch may be one step."""
-COMPARED = (bool, int, float, str, bytes, type(None))
-"""By value; all else by identity."""
+COMPARED = frozenset(map(id, (bool, int, float, str, bytes, type(None))))
+"""Types compared by value; all else by identity."""
+BY_NAME = frozenset(["setattr", "__setattr__", "__dict__", "vars", "exec"])
+"""Who uses these may set anything on anything."""
+FUNCTIONS = 500
+"""So many are read to tell who changes what."""
+MEMBERS = 200
+"""So many attributes of one part are compared."""
 WHOLE = "every worker served the whole stream: %d samples in an epoch instead of %d"
+
+
+class Thing(NamedTuple):
+    """One part of a dataset as it was: which it is, and its attributes."""
+
+    is_id: int
+    kind: type
+    values: dict[str, Any]
 
 
 class DatasetWatch:
     """``changed`` since the look before; ``changing``: the first attribute that ever was, at an epoch's start.
 
-    ``restless``: the first that the loop was seen to change in the middle of one. ``whole``: how a stream was seen to
-    be served whole by each of its workers.
+    ``stale``: the first of those that the dataset does not change itself as it is read. ``restless``: the first that
+    the loop was seen to change in the middle of an epoch. ``whole``: how a stream was seen to be served whole by each
+    of its workers.
     """
 
     def __init__(self, module: type, clock: Callable[[], int]) -> None:
         self._module, self._clock = module, clock
-        self._seen: dict[str, Any] | None = None
-        self._here: dict[str, Any] | None = None
+        self._seen: dict[str, Thing] | None = None
+        self._here: dict[str, Thing] | None = None
         self._free_ns = 0
+        self._anew: str | None = None
+        self._anew_ns: int | None = None
         self.changed = False
         self.changing: str | None = None
+        self.stale: str | None = None
         self.restless: str | None = None
         self.whole: str | None = None
         self._served: tuple[int, int] | None = None
@@ -54,11 +75,14 @@ class DatasetWatch:
         if not needed and began_ns < self._free_ns:
             self._here = None
             return
-        now, _ = self._attributes(dataset)
+        now, functions = self._things(dataset)
         seen, self._seen, self._here = self._seen, now, now
-        different = _different(seen, now)
-        self.changed = bool(different)
-        self.changing = self.changing or (different[0] if different else None)
+        different = _different(seen or {}, now)
+        # for workers that are kept: a part that is another one now is other data, too
+        self.changed = bool(different) or (seen is not None and _parts(seen) != _parts(now))
+        if different and (self.changing is None or self.stale is None):
+            self.changing = self.changing or _full(*different[0])
+            self.stale = self.stale or _loops(different, now, functions)
         self._took(began_ns)
 
     def look_within(self, dataset: Any) -> None:
@@ -66,55 +90,114 @@ class DatasetWatch:
         began_ns = self._clock()
         if self.restless is not None or self._here is None:
             return
-        now, owners = self._attributes(dataset)
+        now, functions = self._things(dataset)
         different = _different(self._here, now)
         if different:
-            mentioned = {name for kind in owners.values() for each in methods_of(kind) for name in _names(each)}
-            loops = (name for name in different if not _does_it_itself(owners[name], name.split(".")[-1], mentioned))
-            self.restless = next(loops, None)
+            self.restless = _loops(different, now, functions)
         self._took(began_ns)
+
+    def set_since_import(self, loader: Any) -> str | None:
+        """As ``imported_anew`` has it; where there is time for it."""
+        began_ns = self._clock()
+        if self._anew_ns is None or began_ns >= self._anew_ns:
+            self._anew = set_since_import(loader)
+            now_ns = self._clock()
+            self._anew_ns = now_ns + SHARE * (now_ns - began_ns)
+        return self._anew
 
     def _took(self, began_ns: int) -> None:
         now_ns = self._clock()
         self._free_ns = now_ns + SHARE * (now_ns - began_ns)
 
-    def _attributes(self, dataset: Any) -> tuple[dict[str, Any], dict[str, type]]:
-        """Of the dataset and of what it is made of, by name; and whose they are. Models are looked at by nobody: a
-        training changes those at every step."""
-        values: dict[str, Any] = {}
-        owners: dict[str, type] = {}
+    def _things(self, dataset: Any) -> tuple[dict[str, Thing], list[FunctionType]]:
+        """The dataset and what it is made of, by name; and functions that it holds, which it may call. Models are
+        looked at by nobody: a training changes those at every step."""
+        things: dict[str, Thing] = {}
         apart: list[str] = []
+        functions: list[FunctionType] = []
         for thing, path, _ in Reached(dataset, NEAR):
             kind = type(thing)
-            if path.startswith((GLOBAL, *apart)) or issubclass(kind, (type, FunctionType)):
+            if path.startswith(GLOBAL) or issubclass(kind, type) or _is_part_of(path, apart):
                 continue
-            if issubclass(kind, self._module):
+            if kind is FunctionType:
+                functions.append(thing)
+            elif issubclass(kind, self._module):
                 apart.append(path)
             elif thing is dataset or package_of(kind) not in NOT_SCRIPTS:
-                for name, value in list((own_attributes(thing) or {}).items()):
-                    full = "%s.%s" % (path, name) if path else str(name)
-                    values[full] = value if type(value) in COMPARED else id(value)
-                    owners[full] = kind
-        return values, owners
+                values = {str(name): _value(value) for name, value in attributes_of(thing)[:MEMBERS]}
+                things.setdefault(path, Thing(id(thing), kind, values))
+        return things, functions
 
 
-def _different(seen: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
-    return [name for name, value in now.items() if seen is not None and seen.get(name) != value]
+def _is_part_of(path: str, wholes: list[str]) -> bool:
+    return any(path == whole or path.startswith((whole + ".", whole + "[")) for whole in wholes)
 
 
-def _names(function: FunctionType) -> set[str]:
-    return set(names_in(function.__code__))
+def _value(value: Any) -> Any:
+    return value if id(type(value)) in COMPARED else id(value)
 
 
-def _does_it_itself(kind: type, attribute: str, mentioned: set[str]) -> bool:
-    """Whether a method that reading the dataset may call puts it there: a special one, or one that others mention."""
-    for method in methods_of(kind):
-        name = method.__name__
-        special = name.startswith("__") and name not in ("__init__", "__setattr__")
-        if (special or name in mentioned) and attribute in _stored_by(method):
-            return True
-    return False
+def _parts(things: dict[str, Thing]) -> dict[str, tuple[int, dict[str, Any]]]:
+    return {path: (thing.is_id, thing.values) for path, thing in things.items()}
 
 
-def _stored_by(function: FunctionType) -> set[str]:
-    return {each.argval for each in dis.get_instructions(function.__code__) if each.opname == "STORE_ATTR"}
+def _different(before: dict[str, Thing], now: dict[str, Thing]) -> list[tuple[str, str]]:
+    """Names of parts, and of their attributes that are others now; of parts that were there before. One that stands
+    there for the first time counts where it hides one of the class: what was not there nobody has read."""
+    found = []
+    for path, thing in now.items():
+        was = before.get(path)
+        if was is not None and was.is_id == thing.is_id:
+            for name, value in thing.values.items():
+                same = was.values[name] == value if name in was.values else not _hides(thing.kind, name)
+                if not same:
+                    found.append((path, name))
+    return found
+
+
+def _hides(kind: type, name: str) -> bool:
+    """Whether the class has a plain value of that name, and not what puts its result there once it is asked."""
+    value = next((vars(owner)[name] for owner in MRO(kind) if name in vars(owner)), _hides)
+    return value is not _hides and not any("__get__" in vars(owner) for owner in MRO(type(value)))
+
+
+def _loops(different: list[tuple[str, str]], now: dict[str, Thing], functions: list[FunctionType]) -> str | None:
+    """The first that is not put there by what reading the dataset may call; None where that cannot be told."""
+    mentioned = {name for each in functions for name in names_in(each.__code__)}
+    kinds = {id(thing.kind): thing.kind for thing in now.values()}.values()
+    for _ in range(2):  # what one of them mentions may be another's
+        for kind in kinds:
+            own = is_scripts(module_of(kind))
+            called = reading(kind, None, mentioned) if own else [
+                each for each in methods_of(kind) if each.__name__ not in MAKING
+            ]  # fmt: skip
+            functions += called
+            mentioned.update(*(names_in(each.__code__) for each in called))
+    wanted, stored = {name for _, name in different}, set[str]()
+    met: set[int] = set()
+    while functions and len(met) < FUNCTIONS:
+        function = functions.pop()
+        if id(function) in met:
+            continue
+        met.add(id(function))
+        names = set(names_in(function.__code__))
+        if is_scripts(str(function.__module__)):
+            if names & BY_NAME:
+                return None
+            helpers = (dict.get(function.__globals__, name) for name in sorted(names))
+            functions.extend(each for each in helpers if type(each) is FunctionType)
+        if wanted & names:
+            stored |= _stored_by(function.__code__)
+    if functions:
+        return None
+    return next((_full(path, name) for path, name in different if name not in stored), None)
+
+
+def _full(path: str, name: str) -> str:
+    return "%s.%s" % (path, name) if path else name
+
+
+@functools.lru_cache(maxsize=2048)
+def _stored_by(code: CodeType) -> frozenset[str]:
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
+    return frozenset(own.union(*(_stored_by(each) for each in code.co_consts if isinstance(each, CodeType))))

@@ -27,4 +27,4 @@ class Endings:
             control.dataset.served(control.in_force.num_workers, stream.samples)
         loader = record.alive()
         if loader is not None and not stream.behind:  # else the script has gone on since
-            control.dataset.look_within(loader.dataset)
+            control.look_within(loader.dataset)

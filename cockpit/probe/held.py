@@ -13,14 +13,16 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from mmap import mmap
 from types import GeneratorType
 from typing import Any, Callable, NamedTuple
 
-from .reach import GLOBAL, NOT_SCRIPTS, Limits, Reached, methods_of, names_in, own_attributes, package_of
+from .reach import GLOBAL, Limits, Reached, attributes_of, methods_of, names_in, own_attributes
+from .whose import NAME, NOT_SCRIPTS, module_of
 
-GLANCE, THOROUGH = Limits(400, 2_000, 8), Limits(20_000, 200_000, 1_000)
+GLANCE, THOROUGH = Limits(48, 32, 4, 400), Limits(20_000, 20_000, 500, 300_000)
 """For a row on the screen, and before workers are started."""
 SHARE = 1000
 """Glances take this part of the time at most: there are scripts that make an iterator for each step."""
@@ -33,13 +35,20 @@ HANDLES = (
     "Reader", "Container", "Capture", "Slide", "Socket", "Channel", "DB", "Decoder",
 )  # fmt: skip
 """Their types that are handles, by a part of the name: they read in C, where nobody sees by what position."""
-ITERATORS = frozenset(map(type, (iter([]), iter(()), iter({}), map(str, ()), zip(), enumerate(()))))
+ITERATORS = frozenset(map(id, map(type, (iter([]), iter(()), iter({}), map(str, ()), zip(), enumerate(())))))
+"""By identity: a metaclass may make a class that is not equal to itself."""
+IS_OPEN: dict[str, Callable[[Any], bool]] = {"h5py": bool}
+"""How to ask some of them; of others it is not known."""
 LOCKING = frozenset(["multiprocessing.synchronize", "multiprocessing.sharedctypes", "multiprocessing.queues"])
 SHARED = {
     "file": "whose position workers would share",
     "pipe": "from which workers would take each other's data",
     "handle": "which workers would share",
 }
+_TRANSPARENT = (tuple, list, dict, set, frozenset, type)
+TEXTS = 1_000
+"""So many attributes that may name files are remembered."""
+PARTS = 4
 UNLESS = "workers would share it unless they open their own"
 
 
@@ -54,8 +63,8 @@ class HeldWatch:
     """For all loaders of a process. What it is given has the fields of a loader, and forks its workers."""
 
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
-        self._tensors = (torch.Tensor, torch.nn.Parameter)
-        self._clock = clock
+        self._tensors = frozenset((id(torch.Tensor), id(torch.nn.Parameter)))
+        self.clock = self._clock = clock
         self._free_ns = 0
 
     def glance(self, given: Any) -> Held | None:
@@ -85,7 +94,7 @@ class HeldWatch:
 class Found:
     """What one root reaches, sorted by what it would mean for workers."""
 
-    def __init__(self, root: Any, limits: Limits, tensors: tuple[type, ...]) -> None:
+    def __init__(self, root: Any, limits: Limits, tensors: frozenset[int]) -> None:
         self._tensors = tensors
         self._files: list[tuple[str, int, type]] = []
         self._numbers: list[tuple[str, int, type]] = []
@@ -95,46 +104,48 @@ class Found:
         self._locks: list[str] = []
         self._on_device: list[str] = []
         self._opaque: list[str] = []
+        self._texts: list[str] = []
         self._maps = False
-        walk = Reached(root, limits)
-        for thing, path, owner in walk:
+        for thing, path, owner in Reached(root, limits):
             self._sort(thing, type(thing), path, owner)
-        self._unsure = walk.cut_short
 
     def _sort(self, thing: Any, kind: type, path: str, owner: type) -> None:
         own = not path.startswith(GLOBAL)  # else most likely somebody else's
         if issubclass(kind, FileIO):
-            if not FileIO.closed.__get__(thing):
-                self._files.append((path, FileIO.fileno(thing), owner))
+            with suppress(ValueError):  # closed by another thread just now
+                if not FileIO.closed.__get__(thing):
+                    self._files.append((path, FileIO.fileno(thing), owner))
         elif issubclass(kind, mmap):
             self._maps = True
-        elif kind in self._tensors:
+        elif id(kind) in self._tensors:
             if thing.device.type not in ("cpu", "meta"):
                 self._on_device.append(path)
-        elif kind in ITERATORS or (kind is GeneratorType and thing.gi_frame is not None):
+        elif id(kind) in ITERATORS or (kind is GeneratorType and thing.gi_frame is not None):
             self._iterators.extend([path] if own else [])
         elif issubclass(kind, threading.Thread):
             self._threads.extend([path] if own and threading.Thread.is_alive(thing) else [])
-        elif kind.__module__ in LOCKING:
+        elif module_of(kind) in LOCKING:
             self._locks.extend([path] if own else [])
         else:
-            self._sort_by_name(thing, kind, path, owner)
+            self._sort_by_name(thing, kind, path, owner, own)
 
-    def _sort_by_name(self, thing: Any, kind: type, path: str, owner: type) -> None:
-        package, name = package_of(kind), kind.__name__
+    def _sort_by_name(self, thing: Any, kind: type, path: str, owner: type, own: bool) -> None:
+        package, name = module_of(kind).split(".")[0], NAME(kind)
         sockets = sys.modules.get("_socket")
         if sockets is not None and issubclass(kind, sockets.socket):
             if sockets.socket.fileno(thing) >= 0:
                 self._handles.append((path, "an open connection", owner))
         elif package in LIBRARIES and any(part in name for part in HANDLES):
-            self._handles.append((path, "an open %s.%s" % (package, name), owner))
+            if IS_OPEN.get(package, _unknown)(thing):
+                self._handles.append((path, "an open %s.%s" % (package, name), owner))
         elif package not in NOT_SCRIPTS:
-            attributes = own_attributes(thing)
-            if attributes is None and not issubclass(kind, (tuple, list, dict, set, frozenset, type)):
+            if own and own_attributes(thing) is None and not issubclass(kind, _TRANSPARENT):
                 self._opaque.append("%s.%s" % (package, name))
-            for attribute, value in list((attributes or {}).items()):
+            for attribute, value in attributes_of(thing):
                 if type(value) is int and value > 2 and type(attribute) is str and "fd" in attribute.lower():
                     self._numbers.append(("%s.%s" % (path, attribute) if path else attribute, value, owner))
+                elif own and type(value) is str and 2 < len(value) < 4096 and len(self._texts) < TEXTS:
+                    self._texts.append(value)
 
     # ---- what it means ----
 
@@ -144,22 +155,32 @@ class Found:
         for path, number, owner in self._files:
             known.add(number)
             file = described(number)
-            if file is not None and (file.position or not self._maps or not file.is_mapped()):
-                mapped = self._maps and file.is_mapped()
-                words = "an open %s (%s: %s)" % (file.kind, path, file.name)
-                yield self._of_handle(whose, words, SHARED[file.kind], mapped or _is_prepared(path, owner, prepared))
+            mapped = file is not None and self._maps and file.is_mapped()
+            if file is not None and (file.position or not mapped):
+                words = "an open %s (%s: %s)" % (file.kind, shortened(path), file.name)
+                unsure = mapped or file.at_end_of_own or _is_prepared(path, owner, prepared)
+                yield self._of_handle(whose, words, SHARED[file.kind], unsure)
         for path, number, owner in self._numbers:
             file = described(number)
             if file is not None and file.position and number not in known:
                 known.add(number)
-                words = "an open file (%s: %s)" % (path, file.name)
+                words = "an open file (%s: %s)" % (shortened(path), file.name)
                 yield self._of_handle(whose, words, SHARED["file"], _is_prepared(path, owner, prepared))
         for path, kind, owner in self._handles:
-            words = "%s (%s)" % (kind, path)
-            yield self._of_handle(whose, words, SHARED["handle"], _is_prepared(path, owner, prepared))
+            words = "%s (%s)" % (kind, shortened(path))
+            # a connection of the whole script's may serve what is done before the training, or after it
+            unsure = path.startswith(GLOBAL) or _is_prepared(path, owner, prepared)
+            yield self._of_handle(whose, words, SHARED["handle"], unsure)
         for path in self._iterators:
-            yield True, "%s goes on with an iterator (%s), of which each worker would have its own" % (whose, path)
-        if self._opaque or self._unsure:
+            yield (
+                True,
+                "%s goes on with an iterator (%s), of which each worker would have its own"
+                % (
+                    whose,
+                    shortened(path),
+                ),
+            )
+        if self._opaque:
             yield from self._others(whose, known)
         for path in self._threads[:1]:
             yield False, "%s has a thread (%s), which workers would not have" % (whose, path)
@@ -178,12 +199,11 @@ class Found:
         return True, "%s holds %s, %s" % (whose, words, shared)
 
     def _others(self, whose: str, known: set[int]) -> Iterator[tuple[bool, str]]:
-        """Files that are read by position here, by whom is not known, where there is somebody who may."""
-        who = self._opaque[0] if self._opaque else "more than was looked at"
+        """Files that the dataset names and that are read by position here, where there is somebody who may do so."""
         for file in map(described, sorted(_open_numbers() - known)):
-            if file is not None and file.kind == "file" and file.position:
+            if file is not None and file.kind == "file" and file.position and any(map(file.is_named_by, self._texts)):
                 words = "%s is open and read here: if %s reads it (%s), workers would share its position"
-                yield False, words % (file.name, whose, who)
+                yield False, words % (file.name, whose, self._opaque[0])
                 return
 
 
@@ -194,16 +214,36 @@ def _is_prepared(path: str, owner: type, prepared: frozenset[str]) -> bool:
     return any("getpid" in set(names_in(method.__code__)) for method in methods_of(owner))
 
 
+def shortened(path: str) -> str:
+    """Of a name that nobody would read to its end: how it begins and ends."""
+    parts = path.split(".")
+    return path if len(parts) <= PARTS else ".".join((*parts[:2], "…", *parts[-2:]))
+
+
+def _unknown(handle: Any) -> bool:
+    return True
+
+
 class Descriptor(NamedTuple):
-    """An open file of this process that is read: ``position`` is where reading it goes on, 0 where it has none."""
+    """An open file of this process that is read: ``position`` is where reading it goes on, 0 where it has none.
+
+    ``at_end_of_own``: it may be written too, and stands where it ends: a log, a lock, a cache.
+    """
 
     kind: str
     path: str
     position: int
+    at_end_of_own: bool = False
 
     @property
     def name(self) -> str:
         return os.path.basename(self.path)
+
+    def is_named_by(self, text: str) -> bool:
+        """Whether ``text`` is its name, or that of a folder it is in."""
+        if self.path == text or self.path.endswith("/" + text):
+            return True
+        return text[0] == "/" and text.count("/") > 1 and self.path.startswith(text.rstrip("/") + "/")
 
     def is_mapped(self) -> bool:
         """Whether it has been mapped into memory, and may be open for that alone."""
@@ -217,14 +257,16 @@ class Descriptor(NamedTuple):
 def described(number: int) -> Descriptor | None:
     """None where it is not open, only written (a log), or a terminal's or a device's."""
     try:
-        mode, flags = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL)
+        facts, flags = os.fstat(number), fcntl.fcntl(number, fcntl.F_GETFL)
         path = os.readlink("/proc/self/fd/%d" % number)
     except OSError:
         return None
     if number <= 2 or flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_APPEND:
         return None
+    mode = facts.st_mode
     if stat.S_ISREG(mode):
-        return Descriptor("file", path, os.lseek(number, 0, os.SEEK_CUR))
+        position = os.lseek(number, 0, os.SEEK_CUR)
+        return Descriptor("file", path, position, flags & os.O_ACCMODE == os.O_RDWR and position == facts.st_size)
     return Descriptor("pipe", path, 0) if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .reach import Limits, Reached, names_in
 
-NEAR = Limits(200, 64, 4)
+NEAR = Limits(200, 32, 4, 2_000)
 
 
 def set_since_import(loader: Any) -> str | None:

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any
 
+from .whose import is_installed
+
 _OURS = os.path.dirname(os.path.abspath(__file__))
 _DEEPEST = 64
 
@@ -23,7 +25,7 @@ def where(torch_folder: str, made: Any) -> str:
         own_init = frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is made
         if not own_init and not path.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
             name = "%s:%d" % (os.path.basename(path), frame.f_lineno)
-            if not _installed(path):
+            if not is_installed(path):
                 return name
             if fallback == "?":
                 fallback = name
@@ -38,11 +40,4 @@ def made_by_installed_code(torch_folder: str) -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((torch_folder, _OURS, "<cockpit", "<frozen")):
         frame = frame.f_back
-    return frame is not None and _installed(frame.f_code.co_filename)
-
-
-def _installed(path: str) -> bool:
-    return "site-packages" in path or "dist-packages" in path or path.startswith((_STDLIB, "<frozen", "<string"))
-
-
-_STDLIB = os.path.dirname(os.__file__) + os.sep
+    return frame is not None and is_installed(frame.f_code.co_filename)

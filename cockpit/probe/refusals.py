@@ -7,8 +7,10 @@ script's code: attributes are looked up without running properties or ``__getatt
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import multiprocessing
+import os
 import sys
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -19,8 +21,9 @@ from .groups import Group
 from .held import Held
 from .imported_anew import set_since_import
 from .mechanism import Mechanism
-from .reach import NOT_SCRIPTS, names_in, package_of
+from .reach import names_in
 from .sources import RECIPE_FIELDS
+from .whose import is_scripts, module_of
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
 STREAM_WHOLE = "every worker would serve the whole stream: the dataset does not ask get_worker_info"
@@ -61,7 +64,7 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWa
     asked_earlier = own_sampler(loader) if script.num_workers == 0 else None
     if asked_earlier is not None:
         notes.append(
-            "workers make the loader ask %s some batches earlier: if it looks at the training, it chooses others"
+            "workers ask %s some batches ahead: one that chooses by the losses so far would choose by older ones"
             % asked_earlier
         )
     if notes:
@@ -70,7 +73,7 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWa
         only = Refusal(can=False, can_now=False, reason=why)
         knobs["num_workers"] = only if len(workers) == 1 else Refusal(note="1 at most: %s" % why)
     knobs["in_order"] = Refusal(note="off: the order of batches is no longer reproducible")
-    knobs["persistent_workers"] = _persistence(loader, script, changing)
+    knobs["persistent_workers"] = _persistence(loader, script, None if watch is None else watch.stale)
     if not mechanism.has_accelerator():
         knobs["pin_memory"] = Refusal(can=False, can_now=False, reason="no accelerator found")
     if loader._dataset_kind == mechanism.iterable_kind:
@@ -98,7 +101,9 @@ def _allowed_workers(
     lost = cannot_be_pickled(loader) if script.num_workers == 0 and not forks(loader) else None
     if lost is not None:
         return frozenset([0]), "%s, which cannot be pickled for workers that are not forked" % lost
-    anew = set_since_import(loader) if script.num_workers == 0 and not forks(loader) else None
+    anew = None
+    if script.num_workers == 0 and not forks(loader):
+        anew = set_since_import(loader) if watch is None else watch.set_since_import(loader)
     if anew is not None:
         return frozenset([0]), "workers import the script anew, and what it has made of %s since is not there" % anew
     seen = watch.whole if watch is not None else None
@@ -135,14 +140,14 @@ def _whole_reason(mechanism: Mechanism, loader: Any) -> str | None:
     return None
 
 
-def _persistence(loader: Any, script: Group, changing: str | None) -> Refusal:
+def _persistence(loader: Any, script: Group, changed: str | None) -> Refusal:
     if script.persistent_workers:
         return Refusal()
     stale = None
     if _has(loader.dataset, "set_epoch"):
         stale = "the dataset has set_epoch"
-    elif changing is not None:
-        stale = "the script changes the dataset between epochs (%s)" % changing
+    elif changed is not None:
+        stale = "the script changes the dataset between epochs (%s)" % changed
     if stale is not None:
         return Refusal(can=False, can_now=False, reason=stale + ", which would no longer reach the workers")
     return Refusal(note="workers keep the dataset as it is at their start")
@@ -158,8 +163,7 @@ def own_sampler(loader: Any) -> str | None:
     parts = (batches, getattr(batches, "sampler", None) if type(batches).__module__.startswith("torch.") else None)
     for part in (*parts, sampler):
         kind = type(part)
-        file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-        if part is not None and package_of(kind) not in NOT_SCRIPTS and "site-packages" not in file:
+        if part is not None and is_scripts(module_of(kind)):
             return kind.__name__
     return None
 
@@ -197,6 +201,15 @@ def runs_again(loader: Any) -> bool:
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     if forks(loader) or file is None:
         return False
+    try:
+        return _is_unguarded(file, os.stat(file).st_mtime_ns)
+    except OSError:
+        return True
+
+
+@functools.lru_cache(maxsize=4)
+def _is_unguarded(file: str, changed_ns: int) -> bool:
+    """Read once: some scripts make an iterator for each step."""
     try:
         with open(file, "rb") as script:
             body = ast.parse(script.read()).body

@@ -15,6 +15,9 @@ from .held import Held, HeldWatch
 from .refusals import forks
 
 NOTHING = Held()
+UNSEEN = Held(None, "what the dataset holds could not be looked at: workers may share it")
+JUST_NOW_NS = 5_000_000
+"""So long an answer serves for other knobs of the same boundary; who asks between two batches is looked at anew."""
 RESTLESS = "the loop changes the dataset while it trains (%s), and workers would not see it"
 
 
@@ -27,6 +30,7 @@ class Sharing:
         self._own: bool | None = None
         """Whether anything was held here while the script's own workers served; None: never seen."""
         self.now = NOTHING
+        self._looked: tuple[int, Held] | None = None
 
     def glance(self, loader: Any, script: Group, in_force: Group) -> Held:
         """At an epoch's start, for the rows: what is found quickly, or what was found before."""
@@ -42,8 +46,15 @@ class Sharing:
         if within and not in_force.num_workers:
             self.dataset.look_within(given.dataset)
         if forks(given) and not self._may_share(script, in_force):
-            self.now = self._meaning(self._watch.look(given), script, in_force)
+            self.now = self._meaning(self._closely(given, within), script, in_force)
         return self._with_restless(script)
+
+    def _closely(self, given: Any, within: bool) -> Held:
+        now_ns, known = self._watch.clock(), self._looked
+        if within or known is None or known[1].refused is not None or now_ns - known[0] > JUST_NOW_NS:
+            found = self._watch.look(given)
+            self._looked = known = (self._watch.clock(), found)
+        return known[1]
 
     def _with_restless(self, script: Group) -> Held:
         if self.now.refused is None and self.dataset.restless is not None and not script.num_workers:

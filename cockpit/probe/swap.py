@@ -41,7 +41,7 @@ from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
 from .refusals import Refusal, depending, limits_of, with_held
 from .seeds import Seeds
-from .sharing import Sharing, given_to_workers
+from .sharing import UNSEEN, Sharing, given_to_workers
 from .sources import Recipe, recipe_of
 from .workers import UntouchedWorkers
 
@@ -63,12 +63,12 @@ class LoaderControl:
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
         self.script = self.in_force = script_group(loader)
-        self._found = self._limits = limits_of(mechanism, loader, self.script)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
         self.dataset = DatasetWatch(mechanism.torch.nn.Module, mechanism.clock)
         self._sharing = Sharing(mechanism.held, self.dataset)
+        self._found = self._limits = limits_of(mechanism, loader, self.script, self.dataset)
         self._managed = False
         self._first_seed: int | None = None
         self._epochs = 0
@@ -78,7 +78,8 @@ class LoaderControl:
     def plan(self, asked: Mapping[str, Value], now: bool = False, base: Group | None = None) -> Group:
         """The whole group that ``asked`` leads to. Raises Refused with the reason."""
         base = base or self.in_force
-        self._look_closely(now)
+        if self._starts_workers(asked, base, now):
+            self._look_closely(now)
         for name, value in asked.items():
             limit = self._limits.knobs[name]
             own = getattr(self.script, name)
@@ -126,19 +127,33 @@ class LoaderControl:
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
-        self.dataset.look_at(loader.dataset, needed=self._managed or self.in_force != self.script)
-        self._found = limits_of(self._mechanism, loader, self.script, self.dataset)
+        run = self._mechanism.run
+        run("dataset", self.dataset.look_at, loader.dataset, self._managed or self.in_force != self.script)
+        self._found = run("limits", limits_of, self._mechanism, loader, self.script, self.dataset) or self._found
         self._limits = self._found
         if self._found.whole is None:
-            self._limits = with_held(self._found, self._sharing.glance(loader, self.script, self.in_force))
+            held = run("held", self._sharing.glance, loader, self.script, self.in_force)
+            self._limits = with_held(self._found, held or UNSEEN)
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
+
+    def look_within(self, dataset: Any) -> None:
+        """At the end of an epoch, before the script changes anything for the next one."""
+        self._mechanism.run("dataset", self.dataset.look_within, dataset)
+
+    def _starts_workers(self, asked: Mapping[str, Value], base: Group, now: bool) -> bool:
+        """Whether ``asked`` leads to workers; not while an earlier swap drains, when none will be started yet."""
+        chain = chain_of(self._front()) if now else None
+        value = asked.get("num_workers", base.num_workers)
+        own = self.script.num_workers if value == SCRIPT else value
+        return bool(asked) and own != 0 and (chain is None or chain.can_swap())
 
     def _look_closely(self, now: bool = False) -> None:
         """Workers may be started: what would they share with the training, and what would they miss?"""
         given = given_to_workers(self._loader(), self._front())
         if given is not None and self._found.whole is None:
-            self._limits = with_held(self._found, self._sharing.look(given, self.script, self.in_force, now))
+            held = self._mechanism.run("held", self._sharing.look, given, self.script, self.in_force, now)
+            self._limits = with_held(self._found, held or UNSEEN)
 
     def _without_harm(self, group: Group) -> Group:
         """``group``, or what is safe where it has turned out since that its workers would do harm."""

@@ -229,3 +229,15 @@ def test_a_training_whose_hook_fails_in_the_middle_goes_on_bare(it, monkeypatch)
     assert not any(k["can"] or k["can_now"] for k in knobs) and "ValueError: ours" in knobs[0]["reason"]
     tick = [m for m in it.heard if m["m"] == "tick"][-1]
     assert tick["wait_ns"] is None and tick["samples"] is None
+
+
+def test_what_nobody_can_look_through_does_not_ask_whether_somebody_looks():
+    class Plain:
+        """A recorder without what trials bring."""
+
+        thread, doing, charged, since, strays = None, None, 0, 0, 0
+        clock, ident = staticmethod(lambda: 0), staticmethod(lambda: 0)
+
+    guard, left = Guard(lambda: False), []
+    timed = guard.timed("x", lambda value: value, "forward", Plain(), lambda *told: left.append(told))
+    assert timed(3) == 3 and left == [(0, 0)] and not guard.reasons

@@ -92,7 +92,7 @@ def test_a_sampler_of_the_scripts_own_may_look_at_the_training(how: dict[str, An
     with Harness() as harness:
         note = harness.control(DataLoader(Rows(), **how)).refusals()["num_workers"].note
     assert note == (
-        "workers make the loader ask Feedback some batches earlier: if it looks at the training, it chooses others"
+        "workers ask Feedback some batches ahead: one that chooses by the losses so far would choose by older ones"
         if told
         else None
     )

@@ -168,8 +168,9 @@ def test_a_dataset_that_holds_an_open_file_gets_no_workers() -> None:
     with Path(__file__).open() as file:
         dataset = scenes.Squares()
         dataset.file = file  # type: ignore[attr-defined]
-        ours = control(DataLoader(dataset))
-        with pytest.raises(Refused, match=r"open file \(file\)"):
+        loader = DataLoader(dataset)  # else it is gone before it could be looked at
+        ours = control(loader)
+        with pytest.raises(Refused, match=r"open file \(file: test_swap_groups.py\)"):
             ours.plan({"num_workers": 1})
         assert not ours.refusals()["num_workers"].can
         assert control(DataLoader(dataset, num_workers=1)).plan({"num_workers": 3})
