@@ -12,10 +12,10 @@ from types import CodeType, FunctionType
 from typing import Any, Callable, NamedTuple
 
 from .imported_anew import set_since_import
-from .reach import GLOBAL, MAKING, Limits, Reached, attributes_of, methods_of, names_in, reading
+from .reach import GLANCE, GLOBAL, MAKING, Reached, attributes_of, methods_of, names_in, reading
+from .sparing import Sparing
 from .whose import MRO, NOT_SCRIPTS, is_scripts, module_of, package_of
 
-NEAR = Limits(48, 32, 4, 400)
 SHARE = 500
 """Looks that nobody has to have take this part of the time at most: an epoch may be one step."""
 COMPARED = frozenset(map(id, (bool, int, float, str, bytes, type(None))))
@@ -49,9 +49,8 @@ class DatasetWatch:
         self._module, self._clock = module, clock
         self._seen: dict[str, Thing] | None = None
         self._here: dict[str, Thing] | None = None
-        self._free_ns = 0
+        self._spares, self._spares_reading = Sparing(SHARE), Sparing(SHARE)
         self._anew: str | None = None
-        self._anew_ns: int | None = None
         self.changed = False
         self.changing: str | None = None
         self.stale: str | None = None
@@ -72,7 +71,7 @@ class DatasetWatch:
     def look_at(self, dataset: Any, needed: bool = True) -> None:
         """At the start of an epoch; not ``needed``: only where there is time for it."""
         began_ns = self._clock()
-        if not needed and began_ns < self._free_ns:
+        if not needed and not self._spares.is_due(began_ns):
             self._here = None
             return
         now, functions = self._things(dataset)
@@ -83,7 +82,7 @@ class DatasetWatch:
         if different and (self.changing is None or self.stale is None):
             self.changing = self.changing or _full(*different[0])
             self.stale = self.stale or _loops(different, now, functions)
-        self._took(began_ns)
+        self._spares.took(began_ns, self._clock())
 
     def look_within(self, dataset: Any) -> None:
         """In the middle of that epoch, or at its very end."""
@@ -94,20 +93,15 @@ class DatasetWatch:
         different = _different(self._here, now)
         if different:
             self.restless = _loops(different, now, functions)
-        self._took(began_ns)
+        self._spares.took(began_ns, self._clock())
 
     def set_since_import(self, loader: Any) -> str | None:
         """As ``imported_anew`` has it; where there is time for it."""
         began_ns = self._clock()
-        if self._anew_ns is None or began_ns >= self._anew_ns:
+        if self._spares_reading.is_due(began_ns):
             self._anew = set_since_import(loader)
-            now_ns = self._clock()
-            self._anew_ns = now_ns + SHARE * (now_ns - began_ns)
+            self._spares_reading.took(began_ns, self._clock())
         return self._anew
-
-    def _took(self, began_ns: int) -> None:
-        now_ns = self._clock()
-        self._free_ns = now_ns + SHARE * (now_ns - began_ns)
 
     def _things(self, dataset: Any) -> tuple[dict[str, Thing], list[FunctionType]]:
         """The dataset and what it is made of, by name; and functions that it holds, which it may call. Models are
@@ -115,7 +109,7 @@ class DatasetWatch:
         things: dict[str, Thing] = {}
         apart: list[str] = []
         functions: list[FunctionType] = []
-        for thing, path, _ in Reached(dataset, NEAR):
+        for thing, path, _ in Reached(dataset, GLANCE):
             kind = type(thing)
             if path.startswith(GLOBAL) or issubclass(kind, type) or _is_part_of(path, apart):
                 continue

@@ -19,11 +19,12 @@ from mmap import mmap
 from types import GeneratorType
 from typing import Any, Callable, NamedTuple
 
-from .reach import GLOBAL, Limits, Reached, attributes_of, methods_of, names_in, own_attributes
+from .reach import GLANCE, GLOBAL, Limits, Reached, attributes_of, methods_of, names_in, own_attributes
+from .sparing import Sparing
 from .whose import NAME, NOT_SCRIPTS, module_of
 
-GLANCE, THOROUGH = Limits(48, 32, 4, 400), Limits(20_000, 20_000, 500, 300_000)
-"""For a row on the screen, and before workers are started."""
+THOROUGH = Limits(20_000, 20_000, 500, 300_000)
+"""Before workers are started; for a row on the screen a glance must do."""
 SHARE = 1000
 """Glances take this part of the time at most: there are scripts that make an iterator for each step."""
 LIBRARIES = frozenset([
@@ -64,17 +65,16 @@ class HeldWatch:
 
     def __init__(self, torch: Any, clock: Callable[[], int]) -> None:
         self._tensors = frozenset((id(torch.Tensor), id(torch.nn.Parameter)))
-        self.clock = self._clock = clock
-        self._free_ns = 0
+        self.clock = clock
+        self._spares = Sparing(SHARE)
 
     def glance(self, given: Any) -> Held | None:
         """For a row, quickly; None where there was a glance just now."""
-        began_ns = self._clock()
-        if began_ns < self._free_ns:
+        began_ns = self.clock()
+        if not self._spares.is_due(began_ns):
             return None
         found = self.look(given, GLANCE)
-        ended_ns = self._clock()
-        self._free_ns = ended_ns + SHARE * (ended_ns - began_ns)
+        self._spares.took(began_ns, self.clock())
         return found
 
     def look(self, given: Any, limits: Limits = THOROUGH) -> Held:
@@ -172,23 +172,15 @@ class Found:
             unsure = path.startswith(GLOBAL) or _is_prepared(path, owner, prepared)
             yield self._of_handle(whose, words, SHARED["handle"], unsure)
         for path in self._iterators:
-            yield (
-                True,
-                "%s goes on with an iterator (%s), of which each worker would have its own"
-                % (
-                    whose,
-                    shortened(path),
-                ),
-            )
+            words = "%s goes on with an iterator (%s), of which each worker would have its own"
+            yield True, words % (whose, shortened(path))
         if self._opaque:
             yield from self._others(whose, known)
         for path in self._threads[:1]:
             yield False, "%s has a thread (%s), which workers would not have" % (whose, path)
         for path in self._locks[:1]:
-            yield (
-                False,
-                "%s holds a lock of multiprocessing (%s): a worker that is killed with it keeps it" % (whose, path),
-            )
+            words = "%s holds a lock of multiprocessing (%s): a worker that is killed with it keeps it"
+            yield False, words % (whose, path)
         for path in self._on_device[:1]:
             yield False, "%s holds tensors on the device (%s), which forked workers cannot use" % (whose, path)
 

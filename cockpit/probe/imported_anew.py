@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from .reach import Limits, Reached, names_in
+from .whose import is_scripts, module_of_function
 
 NEAR = Limits(200, 32, 4, 2_000)
 
@@ -21,7 +22,8 @@ def set_since_import(loader: Any) -> str | None:
     """A name of a module that reading the dataset uses, and that a function or the main part of the module sets."""
     for root in (loader.dataset, loader.collate_fn):
         for thing, _, _ in Reached(root, NEAR):
-            if type(thing) is FunctionType:
+            # what a package has set, it sets again where it needs it
+            if type(thing) is FunctionType and is_scripts(module_of_function(thing)):
                 module = sys.modules.get(thing.__module__ or "")
                 if module is not None and vars(module) is thing.__globals__:
                     used = set_later(getattr(module, "__file__", None) or "") & set(names_in(thing.__code__))

@@ -56,6 +56,10 @@ class Limits(NamedTuple):
     total: int
 
 
+GLANCE = Limits(48, 32, 4, 400)
+"""What an epoch or a row on the screen may cost."""
+
+
 class Reached:
     """Iterated once: ``root`` and what it refers to, with its name and the script's class of whose instance it is."""
 

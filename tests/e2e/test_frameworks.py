@@ -251,7 +251,6 @@ def loss_of(line: str) -> float:
 
 
 def losses_from(bare: Outcome, first: int, until: int) -> list[int]:
-    """The lines with a loss from the ``first`` batch that is trained on to before the ``until``-th, evaluations too."""
+    """The lines with a loss from the ``first`` batch that is trained on to before the ``until``-th."""
     losses = [(n, line) for n, line in enumerate(bare.text.splitlines()) if LOSS.search(line)]
-    trained = [n for n, line in losses if not line.startswith("evaluate")]
-    return [n for n, _ in losses if trained[first] <= n < trained[until]]
+    return [n for n, line in losses if not line.startswith("evaluate")][first:until]

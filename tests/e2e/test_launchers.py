@@ -24,7 +24,7 @@ from support.under import ask, detached, logs, run_under, status, wait_until
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 CHANGES = ("--at", "step:3", "threads=2", "--at", "step:7", "num_workers=2", "--at", "epoch:2", "num_workers=1")
-ONE_HOLDS_A_FILE = (("HOLDS_FILE", "1"),)
+ONE_HOLDS_A_FILE = (("HOLDS_FILE", "1"), ("PAUSE_S", "0.02"))
 
 
 def torchrun(*options: str, env: tuple[tuple[str, str], ...] = ()) -> Job:

@@ -17,7 +17,8 @@ from cockpit.probe.imported_anew import set_later
 from tests.probe.swap_harness import Harness
 
 SCRIPT = """
-from torch.utils.data import Dataset
+import random
+from torch.utils.data import Dataset, get_worker_info
 SCALE, SHIFT, STEPS, FIXED = 1.0, 0, 0, 2
 class Rows(Dataset):
     def __len__(self): return 8
@@ -46,7 +47,13 @@ def dataset_of(tmp_path: Path, what: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("what", "name"), [("index * SCALE", "SCALE"), ("index + SHIFT", "SHIFT"), ("index * FIXED + STEPS", None)]
+    ("what", "name"),
+    [
+        ("index * SCALE", "SCALE"),
+        ("index + SHIFT", "SHIFT"),
+        ("index * FIXED + STEPS", None),
+        ("index if get_worker_info() is None else index + 0 * random.random()", None),  # packages' own
+    ],
 )
 def test_what_the_script_has_set_since_is_missed(tmp_path: Path, what: str, name: str | None) -> None:
     loader = DataLoader(dataset_of(tmp_path, what), batch_size=2, multiprocessing_context=None)

@@ -23,7 +23,7 @@ import ways  # isort: skip
 FEW = (
     "Plain-bf16", "OwnAutocast-off", "Scaled-fp16", "CompiledModule-bf16", "CompiledInPlace-bf16-off",
     "CompiledStep-bf16", "InBackward-bf16", "Lbfgs-bf16", "CheckpointedCall-bf16", "Average-bf16", "OwnState-bf16",
-    "OwnReduce-bf16", "OwnCopy-bf16", "Parallel-bf16", "Outputs-bf16", "Method-bf16", "Late-bf16",
+    "Parallel-bf16", "Outputs-bf16", "Method-bf16",
 )  # fmt: skip
 FEW_UNTOUCHED = (ways.CompiledModule, ways.CompiledOptimizer, ways.CompiledStep, ways.Average, ways.OwnState)
 

@@ -209,8 +209,7 @@ def between(step, kept, validation):
 
 def begin_epoch(epoch):
     """What must be so before the workers of this epoch are started."""
-    global fault
-    fault = FAULTS[epoch]
+    globals()["fault"] = FAULTS[epoch]  # under the word "global" spawned workers would be refused before they fail
     moment.epoch, moment.step, Faulty.loaded = epoch, -1, 0
     soft, hard = begin_epoch.limits
     if fault == "descriptors":
@@ -252,8 +251,7 @@ def give_up():
 
 
 def main():
-    global fault
-    fault = FAULTS[0]
+    globals()["fault"] = FAULTS[0]
     if fault == "unpicklable":
         torch.multiprocessing.set_start_method("spawn")
     if PINNED:  # a device that there is not: pinning is a copy in the thread that pins
