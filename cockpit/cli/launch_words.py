@@ -61,6 +61,7 @@ def plan_of(words: Words, argv: Sequence[str], *, command: bool) -> Plan:
         name=words.one("--name"),
         setup=wanted.knobs,
         loaders=wanted.loaders,
+        variables=wanted.environment,
         at=schedule(words.all("--at")),
         grace_s=GRACE_S if grace is None else seconds(grace, "--grace"),
         state_dir=state_dir(words),

@@ -102,7 +102,9 @@ def _differences(plan: Plan) -> list[str]:
     # no device node: surely no NVIDIA GPU; with one, the training itself will tell which
     gpu = None if Path("/dev/nvidiactl").exists() else ""
     python = interpreter(os.environ) if plan.spec.is_script else plan.spec.words[0]
-    return differences(plan.saved, Machine(limit.cpus if limit else None, gpu, torch_beside(Path(python))))
+    taken = [name for name, text in plan.spec.variables.items() if os.environ.get(name, text) != text]
+    notes = [f"{', '.join(taken)}: as the setup has it, not as this shell"] if taken else []
+    return notes + differences(plan.saved, Machine(limit.cpus if limit else None, gpu, torch_beside(Path(python))))
 
 
 def torch_beside(python: Path) -> str | None:

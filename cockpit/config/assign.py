@@ -23,10 +23,12 @@ class Assignment:
 
 @dataclass
 class Wishes:
-    """What is asked for: ``knobs`` for every training loader, ``loaders`` for single ones."""
+    """What is asked for: ``knobs`` for every training loader, ``loaders`` for single ones; ``environment``: variables
+    of the training's process, None for one that is to be taken away."""
 
     knobs: dict[str, Value] = field(default_factory=dict)
     loaders: dict[str, dict[str, Value]] = field(default_factory=dict)
+    environment: dict[str, str | None] = field(default_factory=dict)
 
     def add(self, wish: Assignment) -> None:
         """Take one more; the latest word on a knob wins."""

@@ -6,9 +6,11 @@ that a form has no word for becomes a sentence, never a line that does something
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cockpit.model.environment import must_come_first
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import SCRIPT, Value, show_value
 
@@ -48,7 +50,7 @@ def export(wanted: Wishes, form: str, calls: Sequence[str] = ()) -> Export:
         raise UsageError(f"--to {form} comes with a later version: this one writes {', '.join(FORMS)}")
     if form not in FORMS:
         raise UsageError(f"--to {form}: it takes {', '.join(FORMS)}")
-    if not wanted.knobs and not any(wanted.loaders.values()):
+    if not wanted.knobs and not any(wanted.loaders.values()) and not wanted.environment:
         raise CockpitError("nothing to export: the setup leaves every knob as the script has it")
     found = FORMS[form](wanted, tuple(calls))
     if not found.lines:
@@ -73,8 +75,10 @@ def loader_call(knobs: Mapping[str, Value]) -> tuple[str | None, list[str]]:
 
 
 def _python(wanted: Wishes, calls: tuple[str, ...]) -> Export:
-    lines, notes = _torch_lines(wanted.knobs)
-    notes += _as_script(wanted.knobs)
+    lines, notes = _variables(wanted.environment)
+    more_lines, more = _torch_lines(wanted.knobs)
+    lines += more_lines
+    notes += more + _as_script(wanted.knobs)
     call, more = loader_call(wanted.knobs)
     notes += more
     if call:
@@ -87,6 +91,19 @@ def _python(wanted: Wishes, calls: tuple[str, ...]) -> Export:
         if call:
             lines.append(f"{call}  # {loader}")
     return Export(tuple(lines), tuple(notes))
+
+
+def _variables(environment: Mapping[str, str | None]) -> tuple[list[str], list[str]]:
+    """Torch and NumPy read theirs when they are imported; what is read earlier still no script can set for itself."""
+    first = [name for name in environment if must_come_first(name)]
+    own = {name: text for name, text in environment.items() if name not in first}
+    when = "  # before torch is imported"
+    lines = [
+        (f"os.environ[{name!r}] = {text!r}" if text is not None else f"os.environ.pop({name!r}, None)") + when
+        for name, text in own.items()
+    ]
+    early = f"{', '.join(first)}: read before the script's first line: export it in the shell (--to env)"
+    return (["import os", *lines] if lines else []), ([early] if first else [])
 
 
 def _loader_part(knobs: Mapping[str, Value]) -> dict[str, Value]:
@@ -146,7 +163,7 @@ ENVIRONMENT: dict[tuple[str, Value | None], Callable[[Value], list[str]]] = {
 
 def _env(wanted: Wishes, calls: tuple[str, ...]) -> Export:
     del calls
-    lines, left = [], []
+    lines, left = list[str](), []
     everything = [(name, value) for name, value in wanted.knobs.items() if value != SCRIPT]
     for name, value in everything:
         write = ENVIRONMENT.get((name, value)) or ENVIRONMENT.get((name, None))
@@ -156,10 +173,23 @@ def _env(wanted: Wishes, calls: tuple[str, ...]) -> Export:
             left.append(f"{name} {show_value(value)}")
     for loader, own in wanted.loaders.items():
         left += [f"{loader}:{name} {show_value(value)}" for name, value in own.items() if value != SCRIPT]
-    notes = _as_script(wanted.knobs)
+    lines, notes = _with_variables(wanted.environment, lines)
+    notes += _as_script(wanted.knobs)
     if left:
         notes.append(f"no environment variable says {', '.join(left)}: use --to python, or cockpit run --config")
     return Export(tuple(lines), tuple(notes))
+
+
+def _with_variables(environment: Mapping[str, str | None], knobs: list[str]) -> tuple[list[str], list[str]]:
+    """Those that were asked for, then the lines of ``knobs``: a knob in force has overruled a variable of its name."""
+    overruled = [name for name in environment if any(line.startswith(f"export {name}=") for line in knobs)]
+    lines = [
+        f"unset {name}" if text is None else f"export {name}={shlex.quote(text)}"
+        for name, text in environment.items()
+        if name not in overruled
+    ]
+    notes = [f"{name} is as the knob in force has it, not as the environment" for name in overruled]
+    return [*lines, *knobs], notes
 
 
 def _as_script(knobs: Mapping[str, Value], whose: str = "") -> list[str]:

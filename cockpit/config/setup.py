@@ -6,19 +6,21 @@ broken, foreign or newer file: those are refused with one sentence, and nothing 
 
 from __future__ import annotations
 
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cockpit.model.environment import check_variable
 from cockpit.model.errors import StartError, UsageError
 from cockpit.model.knobs import Value, check_value, nearest, parse_value, show_value
 from cockpit.model.names import SCHEMA
 
 from .assign import Assignment, Wishes, address, is_of_no_loader
 
-SECTIONS = ("setup", "measured", "machine")
+SECTIONS = ("setup", "environment", "measured", "machine")
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,13 @@ def read_setup(path: Path) -> SavedSetup:
         if section not in ("schema", *SECTIONS):
             warnings.append(f"{path}: [{section}] is not known to this cockpit and was not applied")
     wanted = Wishes()
-    for key, value in _table(path, data, "setup").items():
+    # variables alone are a setup, too
+    for key, value in ({} if "environment" in data and "setup" not in data else _table(path, data, "setup")).items():
         wish = _wish(path, key, value, warnings)
         if wish:
             wanted.add(wish)
+    for name, text in _variables(path, data.get("environment", {})):
+        wanted.environment[name] = text
     return SavedSetup(wanted, _measured(data), _machine(data), tuple(warnings))
 
 
@@ -85,6 +90,22 @@ def _table(path: Path, data: Mapping[str, Any], name: str) -> dict[str, Any]:
     if name not in data:
         raise StartError(f"{path} has no [{name}]: nothing to apply")
     return dict(data[name])
+
+
+def _variables(path: Path, found: object) -> Iterator[tuple[str, str | None]]:
+    """``NAME = "text"``, a whole number, or ``false``: not set."""
+    if not isinstance(found, dict):
+        raise StartError(f'{path}: environment is no table: write [environment] and below it NAME = "text"')
+    for name, value in found.items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        if not (number or value is False or isinstance(value, str)):
+            raise StartError(f"{path}: {name} cannot be {value!r}: a text, a whole number, or false for not set")
+        text = None if value is False else str(value)
+        try:
+            check_variable(name, text)
+        except UsageError as error:
+            raise StartError(f"{path}: {error}") from error
+        yield name, text
 
 
 def _wish(path: Path, key: str, value: object, warnings: list[str]) -> Assignment | None:
@@ -166,4 +187,7 @@ def words_of(wanted: Wishes) -> list[str]:
     """The wishes as people type them: ``num_workers=4``, ``train.py:52:pin_memory=on``."""
     pairs: list[tuple[str, Value]] = list(wanted.knobs.items())
     pairs += [(f"{loader}:{knob}", value) for loader, knobs in wanted.loaders.items() for knob, value in knobs.items()]
-    return [f"{name}={show_value(value)}" for name, value in pairs]
+    words = [f"{name}={show_value(value)}" for name, value in pairs]
+    # as a shell takes them
+    words += [f"{name}={shlex.quote(text)}" for name, text in wanted.environment.items() if text is not None]
+    return [*words, *(f"{name} not set" for name, text in wanted.environment.items() if text is None)]

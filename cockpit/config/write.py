@@ -30,6 +30,8 @@ def text_of(saved: SavedSetup) -> str:
     lines = [f"{MARK}: only what differs from the script. Use it with: cockpit run --config FILE SCRIPT"]
     lines += [f"schema = {SCHEMA}"]
     lines += _section("setup", setup)
+    environment = {name: False if text is None else text for name, text in saved.wishes.environment.items()}
+    lines += _section("environment", environment)
     lines += _section(
         "measured",
         {

@@ -81,6 +81,12 @@ def _script_among(words: Sequence[str]) -> str:
     return os.path.basename(words[0])
 
 
+def with_variables(environ: Mapping[str, str], variables: Mapping[str, str | None]) -> dict[str, str]:
+    """The environment with those set; None takes one away."""
+    kept = {name: value for name, value in environ.items() if name not in variables}
+    return kept | {name: value for name, value in variables.items() if value is not None}
+
+
 def environment(environ: Mapping[str, str], data: Path, socket: Path) -> dict[str, str]:
     """The training's environment: the caller's own, and what the probe needs to find us."""
     env = dict(environ)

@@ -76,7 +76,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
     state = read_state(run.data) or State()
     record = Record(state, Journal(run.data, state))
     if not state.run:
-        setup, loaders = facts.get("setup"), facts.get("loaders")
+        setup, loaders, variables = facts.get("setup"), facts.get("loaders"), facts.get("environment")
         record.happen(
             RunStarted(
                 float(facts.get("started_s") or time.time()),
@@ -86,6 +86,7 @@ async def serve(run: RunDir, plan: bytes) -> None:
                 script=str(facts.get("script", "")),
                 setup=setup if isinstance(setup, dict) else {},
                 loaders=loaders if isinstance(loaders, dict) else {},
+                environment=variables if isinstance(variables, dict) else None,
             )
         )
     asyncio.get_running_loop().set_exception_handler(note_failures())

@@ -6,8 +6,6 @@ over can be called off without the training noticing.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,15 +14,12 @@ from cockpit.history.ranks import several
 from cockpit.history.report import duration
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart
-from cockpit.model.errors import CockpitError, UsageError
+from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
+from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
-from cockpit.model.names import ENV_LIFE, ENV_WARM
 
+from . import next_environ
 from .changes import check_running
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-HOLDS_MOST = 100_000
-"""Bytes of one value: the kernel takes 128 KiB for a variable and no more."""
 
 
 @dataclass(frozen=True)
@@ -55,49 +50,27 @@ class Wanted:
 
 def wanted(state: State, standing: Standing, env: Mapping[str, str | None], inject: str) -> Wanted:
     """What is to be started; raises a CockpitError with the reason why not. None as a value takes a variable away."""
-    _check_names(env)
+    for name, value in env.items():
+        check_variable(name, value)
     check_running(state)
     _check_can(state, standing)
     environ = standing.environ
     if environ is None:
         raise CockpitError("the environment that the training was started with cannot be read any more")
-    plain = {name: value for name, value in environ.items() if name not in (ENV_LIFE, ENV_WARM)}
     for name in env:
         if name in standing.set_early:
             raise CockpitError(f"{state.script} sets {name} itself, before it imports torch: change it there")
-    old = {name: _without(name, plain.get(name), inject) for name in env}
-    same = [name for name, value in env.items() if old[name] == value]
-    if env and len(same) == len(env):
-        told = ", ".join(f"{name} is {'not set' if env[name] is None else f'{env[name]} already'}" for name in same)
-        raise CockpitError(told)
-    fresh = {name: value for name, value in env.items() if name not in same}
-    for name, value in fresh.items():
-        plain.pop(name, None)
-        if name == "PYTHONPATH":
-            plain[name] = os.pathsep.join([inject, *([value] if value else [])])
-        elif value is not None:
-            plain[name] = value
-    if not fresh:
-        return Wanted({RESTART: ANEW}, {RESTART: None}, plain)
-    asked: dict[str, Value] = {ENV + name: UNSET if value is None else value for name, value in fresh.items()}
-    return Wanted(asked, {ENV + name: old[name] for name in fresh}, plain)
+    found = next_environ.next_of(state.environment or {}, environ, env, inject)
+    if env and not found.asked:
+        raise CockpitError(", ".join(f"{name} is {_already(value)}" for name, value in env.items()))
+    if not env:
+        return Wanted({RESTART: ANEW}, {RESTART: None}, found.environ)
+    asked: dict[str, Value] = {ENV + name: UNSET if value is None else value for name, value in found.asked.items()}
+    return Wanted(asked, {ENV + name: value for name, value in found.before.items()}, found.environ)
 
 
-def _without(name: str, value: str | None, inject: str) -> str | None:
-    """As the person set it: our own folder in front of it is none of theirs."""
-    if name != "PYTHONPATH" or value is None:
-        return value
-    return os.pathsep.join(folder for folder in value.split(os.pathsep) if folder != inject) or None
-
-
-def _check_names(env: Mapping[str, str | None]) -> None:
-    for name, value in env.items():
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of an environment variable")
-        if name.startswith("COCKPIT_"):
-            raise UsageError(f"{name} is cockpit's own: it cannot be changed")
-        if value is not None and ("\0" in value or len(os.fsencode(value)) > HOLDS_MOST):
-            raise UsageError(f"{name} cannot hold that value")
+def _already(value: str | None) -> str:
+    return "not set" if value is None else "as it began" if value == AS_BEGAN else f"{value} already"
 
 
 def _check_can(state: State, standing: Standing) -> None:
@@ -227,8 +200,10 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
     if view.stepped_s is None or view.env is None:
         return None
     found: dict[str, Value | None] = {ENV + name: value for name, value in view.env.items()}
+    # what was put back as it began is nobody's to read
+    found.update({name: value for name, value in entry.asked.items() if value == AS_BEGAN})
     wrong = [
-        f"{name.removeprefix(ENV)} is {found[name] if found.get(name) is not None else 'not set'}"
+        f"{name.removeprefix(ENV)} is {_other(name.removeprefix(ENV), found[name])}"
         for name, value in entry.asked.items()
         if name in found and found[name] != (None if value == UNSET else value)
     ]
@@ -238,8 +213,18 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
         "no effect: " + ", ".join(wrong) + " in it" if wrong else None,
         step=step,
         stall_ms=1000.0 * max(0.0, view.stepped_s - float(began_s)) if began_s is not None else None,
-        in_force={name: found.get(name, value) for name, value in entry.asked.items()},
+        in_force={name: _in_force(name, found.get(name, value), value) for name, value in entry.asked.items()},
     )
+
+
+def _other(name: str, value: Value | None) -> str:
+    """What the script has made of it: told only where it can be no secret."""
+    return "not set" if value is None else str(value) if name in PLAIN else "another"
+
+
+def _in_force(name: str, found: Value | None, asked: Value) -> Value | None:
+    known = found is None or found == asked or name.removeprefix(ENV) in PLAIN or not name.startswith(ENV)
+    return found if known else AS_BEGAN
 
 
 def _ended(status: int | str) -> str:

@@ -26,6 +26,7 @@ from . import processes
 from .hear import Ears
 from .launch import INJECT
 from .likeness import likeness_of
+from .next_environ import theirs
 from .next_life import environ_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
@@ -139,7 +140,7 @@ class Restarts:
             status=ended[0] if ended else None,
             stepped_s=_changed_s(os.path.join(folder, lives.STEPPED)),
             back=pids.back if pids else None,
-            env=new.env if new is not None else None,
+            env=None if new is None else {name: theirs(name, text, str(INJECT)) for name, text in new.env.items()},
             words=_last_line(os.path.join(folder, LOG)),
         )
 

@@ -46,6 +46,7 @@ class Spec:
     """What to run. ``words`` is ``SCRIPT args…`` where ``is_script``, else a whole command.
 
     ``setup`` applies to every training loader from the start, ``loaders`` to named ones (``train.py:41``).
+    ``variables``: what the training finds in its environment, other than the caller's (None: taken away).
     ``grace_s``: how long a soft stop waits.
     """
 
@@ -54,6 +55,7 @@ class Spec:
     name: str | None = None
     setup: Mapping[str, Value] = field(default_factory=dict)
     loaders: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    variables: Mapping[str, str | None] = field(default_factory=dict)
     at: Sequence[Scheduled] = ()
     grace_s: float = GRACE_S
     state_dir: Path | None = None
@@ -68,7 +70,7 @@ def start_run(spec: Spec) -> RunDir:
     argv, script = launch.command_for(spec.words, spec.is_script, environ, cwd)
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
-    env = launch.environment(environ, run.data, run.socket)
+    env = launch.environment(launch.with_variables(environ, spec.variables), run.data, run.socket)
     plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd)}).encode()
     _spawn_engine(run, plan, environ)
     return run
@@ -138,6 +140,7 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
             "script": script,
             "setup": dict(spec.setup),
             "loaders": loaders,
+            "environment": dict(spec.variables),
             "grace_s": spec.grace_s,
             "started_s": round(time.time(), 3),
             "host": socket.gethostname(),

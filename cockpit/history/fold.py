@@ -38,7 +38,7 @@ from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, ends, gpu, measure, pause, ranks, trials
+from . import compiled, ends, environment, gpu, measure, pause, ranks, trials
 from .state import EPOCHS_LONGEST, State
 
 
@@ -67,6 +67,7 @@ def _run_started(state: State, event: RunStarted) -> State:
         setup=dict(event.setup),
         loader_setups={name: dict(knobs) for name, knobs in (event.loaders or {}).items()},
         started_s=event.at_s,
+        environment=environment.from_start(event.environment) or None,
     )
 
 

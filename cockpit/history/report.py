@@ -12,11 +12,12 @@ from typing import Any
 
 from cockpit.analysis.compare import WORDS
 from cockpit.analysis.policy import POLICY
-from cockpit.model.knobs import show_value
+from cockpit.model.knobs import UNSET, show_value
 
 from . import compiled, disk, ranks
 from .activity import words_of
 from .ends import ENDED
+from .environment import tuned_environment
 from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .pause import paused_for_s
@@ -51,6 +52,7 @@ def summary_of(state: State) -> dict[str, Any]:
         else None,
         "factor": per_s / base if per_s is not None and base else None,
         "setup": setup_of(state),
+        "environment": tuned_environment(state),
         "changes": len(state.ledger),
         "saved": state.saved_path,
     }
@@ -185,7 +187,8 @@ def gain_lines(state: State) -> list[str]:
     elif base:
         tried = any(entry.after_samples_per_s for entry in state.ledger)
         lines.append("best: nothing measured better than the baseline" if tried else "best: nothing else was measured")
-    lines.append(setup_words(summary["setup"]))
+    variables = {name: UNSET if text is None else text for name, text in summary["environment"].items()}
+    lines.append(setup_words({**summary["setup"], **variables}))
     notes = [
         (row.name, row.in_force, row.note) for row in knob_rows(state) if row.name in summary["setup"] and row.note
     ]

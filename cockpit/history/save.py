@@ -15,6 +15,7 @@ from cockpit.config.setup import Machine, Measured, SavedSetup, words_of
 from cockpit.config.write import write_setup
 from cockpit.model.errors import CockpitError
 
+from .environment import tuned_environment
 from .knobs import tuned_loaders, tuned_setup
 from .measure import windows_of
 from .state import State
@@ -27,7 +28,7 @@ def saved_of(state: State) -> SavedSetup:
     per_s, interval = measured_now(state)
     machine = state.machine
     return SavedSetup(
-        Wishes(tuned_setup(state), tuned_loaders(state)),
+        Wishes(tuned_setup(state), tuned_loaders(state), tuned_environment(state)),
         Measured(state.baseline.samples_per_s if state.baseline else None, per_s, interval),
         Machine(
             machine.cpus_usable if machine else None,

@@ -161,6 +161,11 @@ class State:
     ``recent``: samples in which steps ended, each with all that was sampled since the one before; ``stepping``: what
     was sampled since the newest of them.
     ``leaving_s``: since when the script is through and the process ends, which may take its time.
+    ``environment``: variables that were asked for and are in force: by name what they were when the run began, and are
+    now (None: not set).
+    ``session``: that the script has called ``cockpit.session``; ``handoff``: the newest that was written, and
+    ``handoff_failed`` why a later one was not. ``identity``: variables by which a new process reports under the same
+    name. ``crash``: the newest that nothing has followed yet; ``crashes``: all since a person last had it begin.
     """
 
     run: str = ""
@@ -170,6 +175,7 @@ class State:
     setup: Mapping[str, Value] | None = None
     loader_setups: Mapping[str, Mapping[str, Value]] | None = None
     phase: str = "starting"
+    environment: Mapping[str, tuple[str | None, str | None]] | None = None
     started_s: float | None = None
     ended_s: float | None = None
     stopping_until_s: float | None = None

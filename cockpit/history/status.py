@@ -14,6 +14,7 @@ from cockpit.model.names import SCHEMA
 from . import compiled, disk, pause, ranks
 from .activity import activity_of
 from .ends import ENDED
+from .environment import tuned_environment
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
 from .measure import live_rate, phases_of
@@ -84,6 +85,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             }
             for row in knob_rows(state)
         },
+        "environment": tuned_environment(state),
         "ledger": [ledger_line(entry) for entry in state.ledger],
         "findings": [found for found in (disk.finding(state),) if found],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},

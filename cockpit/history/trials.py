@@ -14,6 +14,7 @@ from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
 from cockpit.model.knobs import BATCH_KNOBS, ENV, RESTART, SCRIPT, Value, show_value
 
+from . import environment
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
 
@@ -102,6 +103,7 @@ def _landed(state: State, entry: Entry, event: ChangeMoved) -> State:
         change={name: (_found(state, name, before.get(name)), value) for name, value in in_force.items()},
         as_script=tuple(name for name in in_force if before.get(name) == SCRIPT),
     )
+    state = environment.landed(state, entry)
     if _is_apart(state, entry):
         reason = entry.reason or f"{entry.loader} does not train: there is no throughput to compare"
         state = _mark_reverted(state, entry)
@@ -179,7 +181,7 @@ def _mark_reverted(state: State, entry: Entry) -> State:
 
 def _rolled_back(state: State, entry: Entry, event: ChangeMoved) -> State:
     """The former setup runs again: its own segment goes on, after throwing away what was in flight."""
-    state = with_entry(state, replace(entry, verdict=NOT_COMPARABLE))
+    state = with_entry(environment.rolled_back(state, entry), replace(entry, verdict=NOT_COMPARABLE))
     if state.previous is not None and state.current.follows == event.id and not state.current.blocks:
         # both landed at one boundary and both come back: what the later one replaced was never measured
         return replace(state, current=replace(state.current, follows=state.previous.change))

@@ -65,7 +65,8 @@ class LoaderInfo:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """What the engine was told to start. ``setup``, ``loaders``: asked for from the start, of all and by name."""
+    """What the engine was told to start. ``setup``, ``loaders``: asked for from the start, of all and by name;
+    ``environment``: variables that the setup's file has set (None: taken away)."""
 
     at_s: float
     run: str
@@ -75,6 +76,7 @@ class RunStarted:
     setup: Mapping[str, Value]
     loaders: Mapping[str, Mapping[str, Value]] | None = None
 
+    environment: Mapping[str, str | None] | None = None
 
 @dataclass(frozen=True)
 class ProcessStarted:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cockpit.history import disk
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
+from cockpit.history.environment import tuned_environment
 from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.knobs import BY_NAME
@@ -146,7 +147,7 @@ def ended_words(state: State) -> str:
         return "the training is gone and left no exit status"
     if state.survivors:
         return f"still running, left alone: {clean(', '.join(state.survivors))}"
-    save = "s saves its setup, " if tuned_setup(state) else ""
+    save = "s saves its setup, " if tuned_setup(state) or tuned_environment(state) else ""
     return f"the training ended with status {state.exit_status}; {save}q leaves"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -68,6 +70,35 @@ def test_fp16_says_what_else_it_needs() -> None:
 def test_off_takes_something_away_and_calls_nothing() -> None:
     lines = export(Wishes({"autocast": "off", "compile": "off"}), "python").lines
     assert len(lines) == 2 and all(line.startswith("# ") for line in lines)
+
+
+def test_variables_are_set_where_they_are_still_read() -> None:
+    wanted = Wishes({"num_workers": 2}, environment={"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/a b.so", "GONE": None})
+    found = export(wanted, "python")
+    names: dict[str, Any] = {}
+    os.environ["GONE"] = "1"
+    exec("\n".join(found.lines[:3]), names)
+    try:
+        assert os.environ["OMP_NUM_THREADS"] == "4" and "GONE" not in os.environ
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+    assert found.lines[3].startswith("DataLoader(") and not any("LD_PRELOAD" in line for line in found.lines)
+    assert found.notes == ("LD_PRELOAD: read before the script's first line: export it in the shell (--to env)",)
+    shell = subprocess.run(
+        ["bash", "-c", "\n".join([*export(wanted, "env").lines, "env"])],
+        env={"GONE": "1", "PATH": os.environ["PATH"], "LD_PRELOAD": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        "OMP_NUM_THREADS=4\n" in shell.stdout and "LD_PRELOAD=/a b.so\n" in shell.stdout and "GONE" not in shell.stdout
+    )
+
+
+def test_a_knob_in_force_overrules_the_variable_that_means_the_same() -> None:
+    found = export(Wishes({"threads": 2}, environment={"OMP_NUM_THREADS": "4", "MINE": "7"}), "env")
+    assert found.lines == ("export MINE=7", "export OMP_NUM_THREADS=2", "export MKL_NUM_THREADS=2")
+    assert found.notes == ("OMP_NUM_THREADS is as the knob in force has it, not as the environment",)
 
 
 def test_environment_says_what_torch_reads_and_names_what_it_cannot() -> None:

@@ -17,7 +17,11 @@ from cockpit.model.errors import CockpitError, StartError, UsageError
 from cockpit.model.knobs import KNOBS, SCRIPT
 
 FULL = SavedSetup(
-    Wishes({"num_workers": 6, "pin_memory": True}, {"train.py:52": {"prefetch_factor": 4}}),
+    Wishes(
+        {"num_workers": 6, "pin_memory": True},
+        {"train.py:52": {"prefetch_factor": 4}},
+        {"OMP_NUM_THREADS": "4", "MALLOC_ARENA_MAX": None},
+    ),
     Measured(147.0, 812.4, (790.1, 835.0)),
     Machine(8.0, "NVIDIA H100 80GB HBM3", "2.14.1"),
 )
@@ -38,6 +42,7 @@ def test_the_file_looks_as_it_is_documented() -> None:
     data = tomllib.loads(text_of(FULL))
     assert data["schema"] == 1
     assert data["setup"] == {"num_workers": 6, "pin_memory": True, "train.py:52:prefetch_factor": 4}
+    assert data["environment"] == {"OMP_NUM_THREADS": "4", "MALLOC_ARENA_MAX": False}
     assert data["measured"] == {
         "baseline_samples_per_s": 147.0,
         "samples_per_s": 812.4,
@@ -62,12 +67,15 @@ of_loaders = some.fixed_dictionaries(
 )
 names = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda s: s == s.strip())
 
+texts = some.none() | some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+variables = some.dictionaries(some.from_regex(r"[A-BD-Z_][A-Z0-9_]{0,9}", fullmatch=True), texts, max_size=3)
+
 
 @settings(deadline=None, max_examples=60)
-@given(knob_values, some.dictionaries(names, of_loaders.filter(bool), max_size=2), names)
-def test_any_setup_survives_the_file(tmp_path_factory: pytest.TempPathFactory, knobs, loaders, gpu) -> None:  # type: ignore[no-untyped-def]
+@given(knob_values, some.dictionaries(names, of_loaders.filter(bool), max_size=2), names, variables)
+def test_any_setup_survives_the_file(tmp_path_factory: pytest.TempPathFactory, knobs, loaders, gpu, env) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.getbasetemp() / "any.toml"
-    saved = SavedSetup(Wishes(knobs, loaders), machine=Machine(gpu=gpu))
+    saved = SavedSetup(Wishes(knobs, loaders, env), machine=Machine(gpu=gpu))
     write_setup(path, saved)
     assert read_setup(path) == saved
 
@@ -85,6 +93,12 @@ BROKEN = {
     "a wrong value": ("schema = 1\n[setup]\nnum_workers = -2\n", "num_workers cannot be -2"),
     "a wrong type": ("schema = 1\n[setup]\nnum_workers = 2.5\n", "num_workers cannot be 2.5"),
     "a wrong word": ('schema = 1\n[setup]\npin_memory = "perhaps"\n', "pin_memory cannot be perhaps"),
+    "an environment that is a list": ("schema = 1\nenvironment = [1]\n", r"write \[environment\]"),
+    "a variable of ours": ('schema = 1\n[environment]\nCOCKPIT_RUN = "x"\n', "COCKPIT_RUN is cockpit's own"),
+    "our buffering": ('schema = 1\n[environment]\nPYTHONUNBUFFERED = ""\n', "PYTHONUNBUFFERED is cockpit's own"),
+    "no name": ('schema = 1\n[environment]\n"A B" = "x"\n', "'A B' is no name"),
+    "a variable that is on": ("schema = 1\n[environment]\nA = true\n", "A cannot be True"),
+    "a variable that ends early": ('schema = 1\n[environment]\nA = "a\\u0000b"\n', "A cannot hold that value"),
     "a table as a value": ("schema = 1\n[setup]\nnum_workers = {a = 1}\n", "num_workers cannot be"),
 }
 
@@ -108,13 +122,19 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
 def test_an_unknown_key_warns_and_names_the_nearest_and_the_rest_is_applied(tmp_path: Path) -> None:
     path = write(
         tmp_path / "c.toml",
-        'schema = 1\n[setup]\nnum_worker = 4\npin_memory = "on"\n[environment]\nA = "1"\n',
+        'schema = 1\n[setup]\nnum_worker = 4\npin_memory = "on"\n[surroundings]\nA = "1"\n',
     )
     found = read_setup(path)
     assert found.wishes == Wishes({"pin_memory": True})
     assert len(found.warnings) == 2
     assert "'num_worker'" in found.warnings[1] and "'num_workers'" in found.warnings[1]
-    assert "[environment]" in found.warnings[0] and all("\n" not in line for line in found.warnings)
+    assert "[surroundings]" in found.warnings[0] and all("\n" not in line for line in found.warnings)
+
+
+def test_a_file_may_hold_variables_alone_and_numbers_are_text(tmp_path: Path) -> None:
+    found = read_setup(write(tmp_path / "c.toml", "schema = 1\n[environment]\nOMP_NUM_THREADS = 4\nGONE = false\n"))
+    assert found.wishes == Wishes(environment={"OMP_NUM_THREADS": "4", "GONE": None})
+    assert words_of(found.wishes) == ["OMP_NUM_THREADS=4", "GONE not set"]
 
 
 def test_evidence_is_never_needed_to_load(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cockpit.engine.restart_plan import Move, Standing, Tell, View, needs_cold, next_of, wanted
 from cockpit.history.state import Entry, State
+from cockpit.model.environment import AS_BEGAN
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ProbeConnected
 from cockpit.model.knobs import ANEW, RESTART, UNSET
@@ -36,6 +37,36 @@ def test_our_own_folder_stays_in_front_and_is_nobodys_business() -> None:
     assert wanted(STATE, STANDING, {"PYTHONPATH": None}, "/ours").environ["PYTHONPATH"] == "/ours"
 
 
+SECRET = replace(STANDING, environ={"TOKEN": "s3cret", "PYTHONPATH": "/ours"})
+
+
+def test_a_value_that_nobody_gave_is_told_to_nobody_and_comes_back_all_the_same() -> None:
+    """Asked for, asked for again, overruled, taken back: only what was given stands in what is written down."""
+    state, first = STATE, wanted(STATE, SECRET, {"TOKEN": "mine"}, "/ours")
+    assert first.before == {"env TOKEN": AS_BEGAN} and first.environ["TOKEN"] == "mine"
+    state = replace(STATE, environment={"TOKEN": (AS_BEGAN, "mine")})
+    second = wanted(state, replace(SECRET, environ=first.environ), {"TOKEN": "other"}, "/ours")
+    assert second.before == {"env TOKEN": "mine"}, "what was given is shown"
+    state = replace(STATE, environment={"TOKEN": (AS_BEGAN, "other")})
+    back = wanted(state, replace(SECRET, environ=second.environ), {"TOKEN": AS_BEGAN}, "/ours")
+    assert (back.asked, back.before) == ({"env TOKEN": AS_BEGAN}, {"env TOKEN": "other"})
+    assert back.environ == SECRET.environ
+    told = [*first.asked.values(), *first.before.values(), *back.asked.values(), *back.before.values()]
+    assert "s3cret" not in map(str, told)
+    entry = replace(ENTRY, asked=back.asked, state="applying")
+    landed = next_of(entry, replace(GONE, stepped_s=101.5, env={"TOKEN": "s3cret"}))
+    assert isinstance(landed, Move) and landed.reason is None and landed.in_force == {"env TOKEN": AS_BEGAN}
+    ruled = next_of(replace(entry, asked={"env TOKEN": "x"}), replace(GONE, stepped_s=101.5, env={"TOKEN": "s3cret"}))
+    assert isinstance(ruled, Move) and ruled.reason == "no effect: TOKEN is another in it"
+    assert ruled.in_force == {"env TOKEN": AS_BEGAN}
+
+
+def test_what_was_not_set_comes_back_as_not_set() -> None:
+    state = replace(STATE, environment={"NEW": (None, "1")})
+    back = wanted(state, replace(STANDING, environ={"NEW": "1"}), {"NEW": None}, "/ours")
+    assert (back.asked, back.environ) == ({"env NEW": UNSET}, {})
+
+
 def test_taking_away_and_changing_nothing() -> None:
     found = wanted(STATE, STANDING, {"OMP_NUM_THREADS": None}, "/ours")
     assert found.asked == {"env OMP_NUM_THREADS": UNSET} and "OMP_NUM_THREADS" not in found.environ
@@ -54,6 +85,9 @@ UNDER_WAY = replace(STATE, ledger=(ENTRY,))
         (STATE, STANDING, {"A=B": "1"}, "no name"),
         (STATE, STANDING, {"COCKPIT_RUN": "1"}, "cockpit's own"),
         (STATE, STANDING, {"A": "x" * 200_000}, "cannot hold"),
+        (STATE, STANDING, {"A": "\udcff"}, "is no text"),
+        (STATE, STANDING, {"PYTHONUNBUFFERED": None}, "cockpit's own"),
+        (STATE, STANDING, {"OMP_NUM_THREADS": AS_BEGAN}, "as it began"),
         (replace(STATE, phase="ended"), STANDING, {}, "has ended"),
         (replace(STATE, phase="stopping"), STANDING, {}, "is stopping"),
         (replace(STATE, phase="paused"), STANDING, {}, "is paused"),
