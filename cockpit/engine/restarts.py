@@ -22,7 +22,7 @@ from cockpit.model.names import ENV_LIFE, ENV_WARM, START_FILE
 from cockpit.probe import lives
 from cockpit.probe.lives import LOG
 
-from . import processes
+from . import preload, processes
 from .hear import Ears
 from .launch import INJECT
 from .likeness import likeness_of
@@ -30,6 +30,7 @@ from .next_environ import theirs
 from .next_life import environ_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
+from .restart_preview import preview
 from .rundir import RunDir, read_json, write_json
 
 BACK = "back"
@@ -55,6 +56,8 @@ class Restarts:
         """Prepare a process with this environment; raises a CockpitError with the reason why not."""
         state = self._record.state
         found = wanted(state, self._standing(), env, str(INJECT))
+        if (passed_over := preload.why_not(env, found.environ)) is not None:
+            raise CockpitError(passed_over)
         self._record.happen(ChangeAsked(self._clock(), change, found.asked, origin=origin))
         try:
             self._begin(change, found.environ, found.asked, found.before)
@@ -62,6 +65,10 @@ class Restarts:
             self._moved(change, Move("refused", f"the new process could not be started: {error}"))
             raise CockpitError(f"the new process could not be started: {error}") from error
         return {"id": change, "note": self._changed_since()}
+
+    def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:
+        """What asking would come to; nothing is begun."""
+        return preview(self._record.state, self._standing(), env, str(INJECT))
 
     def call_off(self, reason: str | None = None) -> bool:
         """Give the restart up that waits for its turn; without a ``reason`` it is taken out of the ledger. False where

@@ -60,6 +60,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("undo", ("u",), "u", "drop the queue, or undo the last change", RUN, "undo", "undo", True),
     Action("redo", ("U", "upper_u"), "U", "apply again what was undone", RUN, "redo", acts=True),
     Action("pause", ("p",), "p", "pause after this step; go on", RUN, "pause", "pause", True),
+    Action("restart", ("r",), "r", "go on in a new process: its environment", RUN, "restart", acts=True),
     Action("baseline", ("b",), "b", "call what runs now the baseline", RUN, "baseline", "baseline", True),
     Action("save", ("s",), "s", "save the setup to a file; copy it as code", RUN, "save", "save"),
     Action("paste", ("y",), "y", "save the setup to a file; copy it as code", RUN),
@@ -86,8 +87,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("detach", ("d",), "q d", "leave, the training goes on", SCREEN, "attach"),
     Action("stop", ("s",), "q s", "stop softly: the training may save first", SCREEN, "stop", acts=True),
-    Action("close", ("escape",), "esc", "close what is open; never leaves", SCREEN),
-    Action("suspend", ("ctrl+z",), "ctrl+z", "back to the shell for a while; fg returns", SCREEN),
+    Action("close", ("escape",), "esc", "close what is open; to the shell, fg returns", SCREEN),
+    Action("suspend", ("ctrl+z",), "ctrl+z", "close what is open; to the shell, fg returns", SCREEN),
 )
 
 IN_LEAVE = ("detach", "stop")

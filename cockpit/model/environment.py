@@ -39,7 +39,9 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("THP_MEM_ALLOC_ENABLE", "huge pages for tensors on the CPU", ("1",)),
     Variable("MALLOC_ARENA_MAX", "memory pools of the C library; fewer of them hold less", ("1", "2"), PYTHON),
-    Variable("LD_PRELOAD", "another allocator (jemalloc, tcmalloc): path of its library", ("/usr/lib/",), PYTHON),
+    Variable(
+        "LD_PRELOAD", "another allocator of the C library, such as jemalloc or tcmalloc", ("libjemalloc.so.2",), PYTHON
+    ),
 )
 BY_NAME: Mapping[str, Variable] = {variable.name: variable for variable in VARIABLES}
 

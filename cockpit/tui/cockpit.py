@@ -30,6 +30,7 @@ from .glyphs import SETS
 from .keys import Keys
 from .log import Tail
 from .reading import Finder, Reading, jumped
+from .restarting import Restarting
 from .terminal import Terminal
 from .view import SPANS_S, View
 
@@ -68,7 +69,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self.animation_level = "none"
         self.clock = clock
         self.feed = Feed(connect, clock, revive, on_first=self.paint)
-        self.doing = Doing(self)
+        self.doing, self.restarting = Doing(self), Restarting(self)
         self.readonly, self.mono = readonly, terminal.mono
         self.look = "sixteen" if self.console.color_system == "standard" else "dark"
         self.glyphs, self.span, self.chosen = SETS[terminal.glyphs], SPANS_S[0], ""
@@ -135,6 +136,7 @@ class Cockpit(App[str], inherit_bindings=False):
             older=self.tail.older,
             reading=self.reading,
             tried=self.tried,
+            restart=self.restarting.draft,
             notice=self._notice if self.clock() < self._notice_until_s else "",
         )
 
@@ -144,6 +146,7 @@ class Cockpit(App[str], inherit_bindings=False):
         self._find()
         self.doing.settle()
         self.doing.tell()
+        self.restarting.tick()
         self.paint()
 
     def paint(self) -> None:
@@ -183,6 +186,7 @@ class Cockpit(App[str], inherit_bindings=False):
     def open_output(self) -> None:
         """Give the output the whole screen."""
         self.reading, self.tried = replace(self.reading, open=True), None
+        self.restarting.close()
 
     def look_for(self, pattern: str, jump: bool = True) -> None:
         """Mark ``pattern`` in the output; ``jump``: and show the newest line that holds it."""

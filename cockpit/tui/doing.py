@@ -14,11 +14,12 @@ from cockpit.history.knobs import KnobRow, training_loaders
 from cockpit.history.pause import is_asked
 from cockpit.history.pause import words as pause_words
 from cockpit.history.report import again_words, setup_of
+from cockpit.history.restart import under_way
 from cockpit.history.save import DEFAULT_FILE, save
 from cockpit.history.stacks import ANSWER_S, Dump, dump_of
 from cockpit.history.state import State
 from cockpit.model.errors import CockpitError
-from cockpit.model.knobs import Value
+from cockpit.model.knobs import UNSET, Value
 
 from . import dialogs, paste
 from .clean import clean
@@ -157,9 +158,13 @@ class Doing:
         if state is None:
             return
         queue = {**waiting(state), **self.wanted}
+        stage = under_way(state)
         self.wanted.clear()
         self._unsent.clear()
-        if queue:
+        if stage is not None and stage.can_drop:
+            also = ", and the queue with it" if queue else ""
+            self._app.beside(self._command("drop", f"the restart is called off{also}", {}))
+        elif queue:
             self._app.beside(self._command("drop", "the queue is dropped", {}))
         elif any(entry.state in ("kept", "settling") for entry in state.ledger):
             self._app.beside(self._command("undo", None, {}))
@@ -180,6 +185,10 @@ class Doing:
         """A verb that needs nothing else."""
         if self._able(verb) is not None:
             self._app.beside(self._command(verb, done, args))
+
+    def refused(self, action: str) -> bool:
+        """Whether it cannot be had now; then it is said why."""
+        return self._able(action) is None
 
     def _able(self, action: str) -> State | None:
         reason = self._refusal(action)
@@ -238,10 +247,12 @@ class Doing:
         path = Path(DEFAULT_FILE).resolve()
         scripts = {row.name: row.script for row in app.view().knobs}
         setup = setup_of(state)
-        if not setup:
+        changes = [(name, scripts.get(name.rpartition(":")[2]), value) for name, value in setup.items()]
+        for name, (began, now) in (state.environment or {}).items():
+            changes.append((name, UNSET if began is None else began, UNSET if now is None else now))
+        if not changes:
             app.toast("nothing to save: every setting is as the script has it")
             return
-        changes = [(name, scripts.get(name.rpartition(":")[2]), value) for name, value in setup.items()]
         app.box(
             lambda width, height, top: dialogs.save_rows(str(path), changes, state, path.exists(), width, app.glyphs),
             {"enter": "save", "s": "save"},

@@ -23,6 +23,7 @@ from .machine import cores_row, loader_row, ranks_rows
 from .now import old, phases_before, phases_now
 from .output import log_rows, output_rows
 from .plan import LABEL, Plan, plan_for
+from .restart import restart_rows
 from .rows import BLANK, Row, Run, beside, faded, fit, row, spread, width_of
 from .settings import hint_rows, settings_rows
 from .trials import trials_rows
@@ -60,6 +61,8 @@ def _whole(view: View, plan: Plan, width: int, height: int) -> list[Row]:
         body = output_rows(view, height - 4, width)
     elif view.tried is not None:
         body = tried_rows(view, height - 4, width)
+    elif view.restart is not None:
+        body = restart_rows(view, height - 4, width)
     else:
         body = _columns(view, plan, width) if plan.right else _stacked(view, plan, width)
     body = body[: height - 4]

@@ -192,7 +192,8 @@ def change_row(view: View, width: int) -> Row:
         room = width - cells(lead) - width_of(tail) - 2
         if room >= cells(words) or lead == " ":
             break
-    return fit([(lead, "dim"), (cut(words, max(0, room)), "bold text"), ("  ", "dim"), *tail], width)
+    room = max(room, min(cells(words), width // 3))  # a long reason must not push out what it is about
+    return fit([(lead, "dim"), (cut(words, room), "bold text"), ("  ", "dim"), *tail], width)
 
 
 def _invitation(view: View) -> list[Run]:

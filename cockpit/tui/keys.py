@@ -49,7 +49,9 @@ class Keys:
         self._move(1)
 
     def _move(self, by: int) -> None:
-        if self._app.view().page:
+        if self._app.restarting.draft is not None:
+            self._app.restarting.move(by)
+        elif self._app.view().page:
             self.scroll(by)
         else:
             self._choose(self._app.view().cursor + by)
@@ -73,6 +75,8 @@ class Keys:
         if app.reading.open:
             app.reading = shifted(app.reading, by, max(map(cells, app.tail.lines), default=0))
             app.paint()
+        elif app.restarting.draft is not None:
+            app.restarting.change(by)
         elif app.tried is None:
             app.doing.move(by)
 
@@ -84,8 +88,10 @@ class Keys:
             self._app.doing.flip()
 
     def about(self) -> None:
-        """Everything about the chosen setting."""
+        """Everything about the chosen setting; in the view of restarts: type a value."""
         app, view = self._app, self._app.view()
+        if view.restart is not None:
+            app.restarting.type()
         if view.page:
             return
         app.chosen = view.knobs[view.cursor].name if view.knobs else ""
@@ -97,8 +103,9 @@ class Keys:
         self._app.doing.apply()
 
     def undo(self) -> None:
-        """Drop the queue, or take the last change back."""
-        self._app.doing.undo()
+        """Drop the queue, or take the last change back; in the view of restarts first what is chosen there."""
+        if not self._app.restarting.undo():
+            self._app.doing.undo()
 
     def redo(self) -> None:
         """Apply again what was undone."""
@@ -107,6 +114,16 @@ class Keys:
     def pause(self) -> None:
         """Stand still after this step; go on."""
         self._app.doing.pause()
+
+    def restart(self) -> None:
+        """The view of hot restarts; in it: ask for one."""
+        app = self._app
+        if app.restarting.draft is not None:
+            app.restarting.ask()
+        else:
+            app.reading, app.tried = AT_REST, None
+            app.restarting.open()
+        app.paint()
 
     def dump(self) -> None:
         """Where its threads and workers stand."""
@@ -128,6 +145,7 @@ class Keys:
     def output(self) -> None:
         """Every trial on the whole screen, then the training's output, then the picture again."""
         app = self._app
+        app.restarting.close()
         if app.reading.open:
             app.reading = AT_REST
         elif app.tried is None:
@@ -138,7 +156,7 @@ class Keys:
 
     def find(self) -> None:
         """Ask what to look for in the output, and mark it while it is typed."""
-        from .find import Find
+        from .typed import Typed
 
         app, before = self._app, self._app.reading
 
@@ -152,7 +170,8 @@ class Keys:
             app.paint()
 
         app.open_output()
-        app.push_screen(Find(before.pattern, typed, app.look, app.mono), closed)
+        words = "find in the output: enter keeps it, n and N jump, esc leaves it"
+        app.push_screen(Typed("/", words, before.pattern, (app.look, app.mono), typed), closed)
 
     def next(self) -> None:
         """The next line that holds what is looked for."""
@@ -184,6 +203,9 @@ class Keys:
     def scroll(self, by: int) -> None:
         """So many lines down."""
         app = self._app
+        if app.restarting.draft is not None:
+            app.restarting.move(by)
+            return
         if app.tried is not None:
             last = len(lines_of(app.view(), app.size.width)) - app.page_lines
             app.tried = max(0, min(app.tried + by, last))
@@ -201,7 +223,7 @@ class Keys:
         self._page(1)
 
     def _page(self, by: int) -> None:
-        if self._app.tried is None:
+        if self._app.tried is None and self._app.restarting.draft is None:
             self._app.open_output()
         self.scroll(by * max(1, self._app.page_lines - 1))
 
@@ -240,6 +262,7 @@ class Keys:
             app.look_for("", jump=False)
         else:
             app.reading, app.tried = AT_REST, None
+            app.restarting.close()
         app.paint()
 
     def help(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from cockpit.history.measure import phases_of, windows_of
+from cockpit.history.restart import is_between
 from cockpit.history.state import Phases, State
 from cockpit.history.status import RECENT_BLOCKS
 
@@ -43,7 +44,7 @@ def noise_of(state: State) -> float | None:
 def probe_lost_for(view: View) -> float | None:
     """Seconds since the training was last heard, while its probe is lost; None while it is connected or awaited."""
     state = view.known
-    if state.phase not in ("running", "paused", "stopping") or state.probe != "lost":
+    if state.phase not in ("running", "paused", "stopping") or state.probe != "lost" or is_between(state):
         return None
     heard_s = state.latest.at_s if state.latest else state.probe_seen_s
     age_s = view.now_s - heard_s if heard_s is not None else PROBE_SILENT_S

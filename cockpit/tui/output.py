@@ -13,6 +13,7 @@ from .reading import Reading, places
 from .rows import BLANK, Row, Run, cells, clip, cut, fit, row, spread
 from .view import View
 
+RESTART = ("up", "less", "about", "restart", "undo", "close")
 FOOTER, OTHERS = ("up", "output", "follow", "find", "next", "close"), ("up", "output", "find", "close")
 """Actions named at the bottom while the output, or another page, has the whole screen."""
 
@@ -110,8 +111,15 @@ def _cut_left(runs: list[Run], columns: int) -> list[Run]:
 
 def footer_words(view: View) -> list[tuple[str, str]]:
     """The keys of this page, as the footer shows them."""
-    words = {"up": "↑↓", "next": "n N"}
-    short = {"up": "scroll", "follow": "follow", "find": "find", "next": "next, previous", "close": "back"}
+    words = {"up": "↑↓", "next": "n N", "less": "←→"}
+    short = {
+        "up": "scroll" if view.restart is None else "choose",
+        "follow": "follow",
+        "find": "find",
+        "next": "next, previous",
+        "close": "back",
+    }
     short["output"] = "the picture" if view.reading.open else "the output"
-    shown = FOOTER if view.reading.open else OTHERS
+    short |= {"less": "value", "about": "type a value", "restart": "restart", "undo": "drop"}
+    shown = FOOTER if view.reading.open else OTHERS if view.restart is None else RESTART
     return [(words.get(name, BY_NAME[name].shown), short[name]) for name in shown]

@@ -9,7 +9,9 @@ from cockpit.history import disk
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
 from cockpit.history.environment import tuned_environment
 from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
+from cockpit.history.restart import FIRST_STEP, PREPARING, READY, Stage, hands_over, under_way
 from cockpit.history.state import State
+from cockpit.history.trials import is_restart
 from cockpit.model.knobs import BY_NAME
 
 from .clean import clean
@@ -101,9 +103,12 @@ def hint_rows(view: View, width: int, height: int) -> list[Row]:
     room = max(0, width - 3)
     first: list[Run] = []
     state, trouble = view.known, trouble_words(view)
-    asked = {name for entry in queued(state) for name in entry.asked} | set(view.wanted)
+    asked = {name for entry in queued(state) if not is_restart(entry) for name in entry.asked} | set(view.wanted)
+    stage = under_way(state)
     if trouble:
         first = [(cut(trouble, room), "alarm")]
+    elif stage is not None:
+        first = _restart_runs(state, stage, len(asked))
     elif asked and state.phase in ("running", "paused"):
         first = _queue_runs(view, len(asked))
     elif state.phase in ("ended", "lost"):
@@ -149,6 +154,18 @@ def ended_words(state: State) -> str:
         return f"still running, left alone: {clean(', '.join(state.survivors))}"
     save = "s saves its setup, " if tuned_setup(state) or tuned_environment(state) else ""
     return f"the training ended with status {state.exit_status}; {save}q leaves"
+
+
+def _restart_runs(state: State, stage: Stage, count: int) -> list[Run]:
+    words = {PREPARING: "a process gets ready", READY: hands_over(state), FIRST_STEP: "its first step is awaited"}
+    also = f"; {count} queued" if count else ""
+    told: list[Run] = [("restart ", "bold worse"), (words.get(stage.word, stage.word) + also, "worse")]
+    return [
+        *told,
+        ("  r", "bold key"),
+        (" view ", "dim"),
+        *([("u", "bold key"), (" drop", "dim")] if stage.can_drop else []),
+    ]
 
 
 def _queue_runs(view: View, count: int) -> list[Run]:

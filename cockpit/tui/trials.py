@@ -22,6 +22,7 @@ from .words import knobs_of
 
 NUMBER, RATE, GAIN, INTERVAL = 4, 9, 11, 17
 NARROW, WIDE, WIDEST = 36, 62, 80
+NAME_LEAST = 6
 TROUBLE = ("refused", "rolled_back", "ended")
 
 
@@ -93,7 +94,14 @@ def _line(view: View, number: int, entry: Entry, width: int, has: Columns, most:
         tail.append((" " + (view.glyphs.bar * size).ljust(has.bar - 1), mark_of(entry, view)[1]))
     left = max(0, width - has.number - sum(cells(text) for text, _ in tail))
     style = "dim" if entry.state == "reverted" else "text"
-    return fit(row(first, (cut(words, left).ljust(left), style), *tail), width)
+    return fit(row(first, (_shortened(words, left).ljust(left), style), *tail), width)
+
+
+def _shortened(words: str, width: int) -> str:
+    """Too long a name is cut, and never the value behind it."""
+    name, space, value = words.rpartition(" ")
+    room = width - cells(value) - 1
+    return f"{cut(name, room)} {value}" if space and cells(words) > width and room >= NAME_LEAST else cut(words, width)
 
 
 def _size(entry: Entry) -> float:

@@ -13,6 +13,7 @@ from cockpit.history.knobs import KnobRow, knob_rows
 from cockpit.history.state import State
 from cockpit.model.knobs import Value
 
+from .draft import Draft
 from .glyphs import BRAILLE, Glyphs
 from .reading import AT_REST, Reading
 
@@ -26,7 +27,8 @@ class View:
     (None: it does). ``wanted``: values chosen with a key whose answer is still under way. ``column_s``: seconds a chart
     column. ``lines``: newest output, oldest first; the first is line ``first_line``, ``older``: there are some before.
     ``reading``: how the output is read. ``tried``: the trials have the whole screen, from this row on (None: they do
-    not). ``notice``: a sentence that was just said."""
+    not). ``notice``: a sentence that was just said. ``restart``: the view of hot restarts is open, with what is chosen
+    in it."""
 
     state: State | None
     now_s: float
@@ -43,6 +45,7 @@ class View:
     older: bool = False
     reading: Reading = AT_REST
     tried: int | None = None
+    restart: Draft | None = None
 
     @property
     def known(self) -> State:
@@ -57,7 +60,7 @@ class View:
     @property
     def page(self) -> bool:
         """Whether something else than the picture has the whole screen."""
-        return self.reading.open or self.tried is not None
+        return self.reading.open or self.tried is not None or self.restart is not None
 
     @property
     def cursor(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cockpit.history.knobs import KnobRow, knob_rows
 from cockpit.history.measure import baseline_of
 from cockpit.history.state import State
+from cockpit.history.trials import is_restart
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
 
 
@@ -55,10 +56,10 @@ def flipped(knob: KnobRow, following: Value | None) -> Value | None:
 
 
 def waiting(state: State) -> dict[str, Value]:
-    """Everything queued for all training loaders, newest wins."""
+    """Everything queued for all training loaders, newest wins; a restart is no setting, and waits for itself."""
     found: dict[str, Value] = {}
     for entry in state.ledger:
-        if entry.state == "queued" and entry.loader is None:
+        if entry.state == "queued" and entry.loader is None and not is_restart(entry):
             found.update(entry.asked)
     return found
 
@@ -90,7 +91,17 @@ def why_not(action: str, state: State | None, readonly: bool = False) -> str | N
         return "the engine has not answered yet"
     if state.phase in ("ended", "lost"):
         return "the training has ended; only s (save) and q are left" if action != "save" else None
-    if state.phase == "stopping" and action in ("less", "more", "flip", "apply", "undo", "redo", "baseline", "pause"):
+    if state.phase == "stopping" and action in (
+        "less",
+        "more",
+        "flip",
+        "apply",
+        "undo",
+        "redo",
+        "baseline",
+        "pause",
+        "restart",
+    ):
         return "the training is being stopped"
     if action == "baseline" and baseline_of(state.current) is None:
         return "nothing to call the baseline yet: this setup has no full window of steps"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.history.state import Entry
-from cockpit.model.knobs import BY_NAME, SCRIPT, Value, show_value
+from cockpit.model.knobs import BY_NAME, ENV, SCRIPT, Value, show_value
 
 from .view import View
 
@@ -11,7 +11,7 @@ from .view import View
 def label_of(name: str) -> str:
     """A knob's short name; its own where it is not known."""
     knob = BY_NAME.get(name)
-    return knob.label if knob else name
+    return knob.label if knob else name.removeprefix(ENV)
 
 
 def value_words(value: Value | None, script: Value | None = None) -> str:

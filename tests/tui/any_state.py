@@ -64,7 +64,8 @@ class Grower:
         if name == "steps":
             return self.random.randint(1, 500)  # the probe never sends a block without steps
         if name in ("asked", "setup"):
-            return self._some([*BY_NAME, "unheard_of"], lambda: self.random.choice(VALUES))
+            names = [*BY_NAME, "unheard_of", "env MINE", "process"]
+            return self._some(names, lambda: self.random.choice(VALUES))
         if name == "change" and "tuple" in str(hint):
             values = [None, *VALUES]
             return self._some(list(BY_NAME), lambda: (self.random.choice(values), self.random.choice(values)))

@@ -13,6 +13,7 @@ from cockpit.history.state import State
 from cockpit.model.events import OutputSeen, ProbeLost, TrainingEnded
 from cockpit.model.knobs import BY_NAME
 from cockpit.model.missing import FAILED, ProbeMissed
+from cockpit.tui.draft import MORE, Draft
 from cockpit.tui.frame import frame
 from cockpit.tui.glyphs import ASCII, SETS
 from cockpit.tui.paint import strip_of
@@ -46,7 +47,17 @@ def any_view(seed: int) -> View:
         pick.choice(list(SETS.values())), pick.random() < 0.3, pick.random() < 0.2, pick.choice(SPANS_S),
         (grow.text(), grow.text()), grow.text() if pick.random() < 0.3 else "",
         pick.randint(0, 9), pick.random() < 0.5, any_reading(grow), pick.choice([None, None, 0, 7, 10**6]),
+        any_draft(grow) if pick.random() < 0.3 else None,
     )  # fmt: skip
+
+
+def any_draft(grow: Grower) -> Draft:
+    """Anything chosen, and anything said by an engine of another version."""
+    pick, names = grow.random, ["OMP_NUM_THREADS", "MINE", grow.text()]
+    env = {name: pick.choice([None, "", grow.text()]) for name in pick.sample(names, pick.randint(0, 3))}
+    answers = [None, {}, {"reason": grow.text()}, {"values": {"MINE": grow.text(), "LD_PRELOAD": None}, "names": ["x"]}]
+    odd = {"values": None, "set_early": ["MINE"], "names": None, "goes_on": grow.text()}
+    return Draft(env, pick.choice(["", "MINE", MORE, grow.text()]), pick.choice([*answers, odd]))
 
 
 def any_reading(grow: Grower) -> Reading:
