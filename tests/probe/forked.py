@@ -60,7 +60,7 @@ class Forks:
         if run_dir is not None:
             env.update(COCKPIT_RUN=str(run_dir), COCKPIT_SOCKET=str(run_dir / "s"))
         if run_dir is not None and life is not None:
-            env["COCKPIT_LIFE"] = str(run_dir / f"life-{life}")
+            env["COCKPIT_LIFE"] = str(_prepared(run_dir, life))
         wish = {"script": str(script), "args": [str(a) for a in args], "out": str(out), "env": env, "kill": kill}
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(wish) + "\n")
@@ -72,6 +72,16 @@ class Forks:
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()
+
+
+def _prepared(run_dir: Path, life: int | str) -> Path:
+    """The folder of a life; as an engine does it, what a process is told at its start goes along."""
+    folder = run_dir / f"life-{life}"
+    folder.mkdir(parents=True, exist_ok=True)
+    told = folder / "start.json"
+    if not told.exists() and (run_dir / "start.json").exists():
+        told.write_bytes((run_dir / "start.json").read_bytes())
+    return folder
 
 
 def _become(wish: dict[str, Any]) -> int:
