@@ -94,9 +94,10 @@ def write(
     _, failed = attempt(_fill, torch, new, owner, facts, state, contents)
     if failed is not None:
         full = getattr(failed, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or free_bytes(folder) < NONE_LEFT
+        let_go(failed)
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(failed, Refused):
-            raise Refused(str(failed))  # not the same: its frames hold a second copy of everything
+            raise Refused(str(failed))
         if full:
             raise Refused("the disk of %s is full" % folder)
         raise Refused("writing it failed: %s" % first_line(failed))
@@ -207,6 +208,7 @@ def newest(torch: Any, folder: str, owner: Owner) -> tuple[Found | None, list[st
         if found is not None:
             return found, passed
         reason = str(error) if isinstance(error, Refused) else "it is damaged: %s" % first_line(error)
+        let_go(error)
         passed.append("hand-off %d was not used: %s" % (number, reason))
     return None, passed
 
@@ -248,6 +250,19 @@ def manifest_of(path: str) -> dict[str, Any]:
     if manifest.pop("check", None) != _check(manifest):
         raise Refused("it is damaged: its %s is not what was written" % MANIFEST)
     return dict(manifest)
+
+
+def let_go(error: BaseException | None) -> None:
+    """What its frames hold, by which a whole state stays in memory, and a removed file keeps its room on the disk: they
+    hold each other, and are collected when it pleases."""
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            with contextlib.suppress(RuntimeError):  # it runs
+                trace.tb_frame.clear()
+            trace = trace.tb_next
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def first_line(error: BaseException | None) -> str:

@@ -20,7 +20,7 @@ from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
 from .claim import claim, was_handed_over
-from .folder import Found, Refused, first_line, newest, numbers, owner_of, words_of, write
+from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
 from .session import Session, SessionError
 from .state import gathered, put
@@ -238,6 +238,7 @@ class Handoff:
         written, error = attempt(self._write, session, done, min(limits) if limits else None)
         if error is not None:
             written = Written(str(error) if isinstance(error, Refused) else first_line(error))
+            let_go(error)
         now = recorder.clock()
         recorder.doing, recorder.since = was, now
         recorder.leave_out(now - began)
