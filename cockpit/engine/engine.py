@@ -182,6 +182,10 @@ class Engine:
             self._watch_keeper()
         if pids.training != self._record.state.pid:
             self._record.happen(ProcessStarted(self._clock(), pids.training))
+            if self._record.state.phase == "stopping" and pids.training not in self._verbs.told:
+                # it began in the moment of the stop, and has not heard of it
+                self._verbs.told.add(pids.training)
+                processes.send(self._run, pids.training, signal.SIGTERM, pids.training_started)
 
     def _look_for_unmarked(self, now: float) -> None:
         self._unmarked_s = now

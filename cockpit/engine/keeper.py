@@ -41,8 +41,7 @@ def main(folder: str) -> None:
     write(folder, "exit_status.new", " " * 512)
     output = plan.get("output") or os.path.join(folder, "output.log")
     status, failed = see_through(folder, plan, plan.get("log") or output, {})
-    if plan.get("back") and goes_back(folder, status):
-        wait_until_gone(**plan["old"])
+    if plan.get("back") and goes_back(folder, status) and wait_until_gone(folder, **plan["old"]):
         status, failed = see_through(folder, plan["back"], output, {"back": failed.strip() or status})
     finish(folder, failed or "%d\n" % status)
 
@@ -100,14 +99,18 @@ def goes_back(folder: str, status: int) -> bool:
     return "handoff" in go and not asked and not ended_well and status not in (128 + 2, 128 + 15)
 
 
-def wait_until_gone(pid: int, started_ticks: int | None) -> None:
-    """The process that handed over ends first: two must never train at once. Who cannot end is ended."""
+def wait_until_gone(folder: str, pid: int, started_ticks: int | None) -> bool:
+    """The process that handed over ends first: two must never train at once. Who cannot end is ended.
+
+    False: meanwhile somebody has stopped the run.
+    """
     for turn in range(600):
         if started(pid) != started_ticks or started_ticks is None:
-            return
+            break
         if turn == 400:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
+    return not os.path.exists(os.path.join(folder, "stop"))
 
 
 def become_subreaper() -> None:

@@ -6,6 +6,7 @@ itself, and the way back is in its keeper's plan. Whatever engine comes next fin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -108,7 +109,9 @@ class Restarts:
         elif action is not None and folder is not None:
             self._tell(entry.id, folder)
         if folder is not None and not lives.has(folder, lives.GO):
-            self._write_start(folder, entry.id)
+            # a full disk: what was written before stands, and the next look tries again
+            with contextlib.suppress(OSError):
+                self._write_start(folder, entry.id)
 
     @property
     def under_way(self) -> bool:
@@ -235,12 +238,12 @@ class Restarts:
         known = (folder, state.ledger, state.loaders, state.kernels)
         if self._written is not None and all(a is b or a == b for a, b in zip(self._written, known, strict=True)):
             return
-        self._written = known
         start = start_of(state, read_json(self._run.start_file), self._run.facts())
         plan = lives.read(folder, lives.PLAN)
         names = [name.partition(" ")[2] for name in plan.get("asked", {}) if name.startswith("env ")]
         write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names})
         write_json(Path(folder) / BACK / START_FILE, {**start, "change": state.current.change})
+        self._written = known
 
     def _changed_since(self) -> str | None:
         """A script that was edited runs as it is now: that is told, since nobody may mean it."""
@@ -253,8 +256,12 @@ class Restarts:
 
 def _is_handed_over(folder: str | None, reason: str) -> bool:
     """Give the life in ``folder`` up, unless the training was first: then it goes on there."""
-    if folder is None or lives.give_up(folder, reason):
+    if folder is None:
         return False
+    # no room for it: whoever would hand over has none either
+    with contextlib.suppress(OSError):
+        if lives.give_up(folder, reason):
+            return False
     return lives.HANDOFF in lives.read(folder, lives.GO)
 
 

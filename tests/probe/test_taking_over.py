@@ -188,15 +188,19 @@ def test_an_instant_end_with_epochs_left_goes_back(make: Make, tmp_path: Path) -
     assert life.ended() == 0 and life.output.splitlines() == ["with 9", "with None"]
 
 
-def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Path, stopped: bool) -> None:
     life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=True, back={"MINE": None})
     pid = life.ready()["pid"]
     life.go()
     os.kill(pid, 9)
     time.sleep(0.5)
     assert life.output == ""  # two never train at once
+    if stopped:
+        lives.mark(str(life.folder), lives.STOP)
     life.leave()
-    assert life.ended() == 0 and life.output.splitlines() == ["with None"]
+    assert life.ended() == (137 if stopped else 0)
+    assert life.output.splitlines() == ([] if stopped else ["with None"])
 
 
 def test_an_environment_in_which_nothing_starts(make: Make, tmp_path: Path) -> None:
