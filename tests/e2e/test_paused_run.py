@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from support.bare import command_of, run_bare
 from support.under import ask, detached, status, wait_until
 
 ENV = {"EPOCHS": "4", "SAMPLES": "400", "PAUSE_S": "0.004"}
 
 
+@pytest.mark.long
 def test_paused_changed_and_let_go_on(trainers: Path, state_dir: Path, tmp_path: Path) -> None:
     command = command_of(trainers / "plain.py")
     with detached(command, state_dir, env=ENV):

@@ -47,6 +47,7 @@ def test_paused_by_one_engine_and_let_go_by_the_next(start) -> None:
     run.ask("stop", force=True)
 
 
+@pytest.mark.long
 def test_let_go_while_no_engine_hears_it(start) -> None:
     """The new engine is asked before the training has found it: it is told as it comes back."""
     run: Started = start(ENDLESS)
@@ -79,6 +80,7 @@ Trainer(scripted.options(["--epochs", "100000", "--speed", "4"])).run()
 """
 
 
+@pytest.mark.long
 def test_a_stop_lets_it_go_on_first_so_that_its_handler_is_heard(start) -> None:
     run: Started = start(python(NOTES))
     run.until("it trains", lambda told: told["step"])
@@ -95,6 +97,7 @@ def command() -> list[str]:
     return [sys.executable, "-m", "cockpit.engine.scripted", "--epochs", "100000", "--steps", "100", "--speed", "4"]
 
 
+@pytest.mark.long
 def test_from_a_shell(state_dir: Path, command: list[str]) -> None:
     with detached(command, state_dir, env={"PYTHONPATH": str(REPO)}):
         wait_until(lambda: status(state_dir)["step"], "a step")

@@ -61,6 +61,7 @@ def whole(run: Started, state: State, epochs: int = 6) -> None:
     assert steps == list(range(10, STEPS * epochs + 1, 10))
 
 
+@pytest.mark.long
 def test_goes_on_in_a_new_process_with_the_new_environment(start) -> None:
     run = begun(start)
     first = run.training()
@@ -81,6 +82,7 @@ def test_goes_on_in_a_new_process_with_the_new_environment(start) -> None:
     assert processes.read_exit(run.run) == (0, None)
 
 
+@pytest.mark.long
 def test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment_of_before(start) -> None:
     run = begun(start, "--fail-if", "BAD=9")
     change = restart(run, BAD="1")
@@ -91,6 +93,7 @@ def test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment
     assert output(run).count("begins at") == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["asked", "ready", "go"])
 def test_a_killed_engine_changes_nothing(start, moment: str) -> None:
     run = begun(start, epochs=40)
@@ -110,6 +113,7 @@ def test_a_killed_engine_changes_nothing(start, moment: str) -> None:
     whole(run, run.ended(), 40)
 
 
+@pytest.mark.long
 def test_never_listed_as_ended_between_two_lives(start) -> None:
     run = begun(start)
     restart(run, MINE="7")
@@ -122,6 +126,7 @@ def test_never_listed_as_ended_between_two_lives(start) -> None:
     whole(run, run.ended())
 
 
+@pytest.mark.long
 def test_stopped_while_a_process_waits(start) -> None:
     run = begun(start, "--save-s", 0.3, epochs=500, hold=0)
     change = restart(run, MINE="7")
@@ -134,6 +139,7 @@ def test_stopped_while_a_process_waits(start) -> None:
     assert (entry.state, entry.reason) == ("refused", "the run was stopped") and state.survivors == ()
 
 
+@pytest.mark.long
 def test_stopped_between_two_lives(start) -> None:
     run = begun(start, epochs=200)
     restart(run, MINE="7")
@@ -144,6 +150,7 @@ def test_stopped_between_two_lives(start) -> None:
     assert "back" not in lives.read(str(run.run.life), lives.PIDS) and look(run.run).state == "ended"
 
 
+@pytest.mark.long
 def test_called_off_and_asked_again(start) -> None:
     run = begun(start, epochs=8)
     restart(run, MINE="7")
@@ -169,6 +176,7 @@ def test_undo_takes_the_environment_back(start) -> None:
     whole(run, run.ended(), 12)
 
 
+@pytest.mark.long
 def test_settings_in_force_go_along(start) -> None:
     run = begun(start, epochs=8)
     assert run.ask("set", knobs={"num_workers": 2}, now=True)["ok"]
@@ -180,6 +188,7 @@ def test_settings_in_force_go_along(start) -> None:
     run.ended()
 
 
+@pytest.mark.long
 def test_a_process_that_cannot_begin_leaves_the_old_one_alone(start) -> None:
     run = begun(start, epochs=30, hold=0)
     change = restart(run, PYTHONHOME="/no/such/folder")
@@ -189,6 +198,7 @@ def test_a_process_that_cannot_begin_leaves_the_old_one_alone(start) -> None:
     assert output(run).count("begins at") == 1
 
 
+@pytest.mark.long
 def test_refused_with_the_reason(start) -> None:
     run = start(scripted("--epochs", 500))
     run.until("steps", lambda status: status["step"])
@@ -203,6 +213,7 @@ def test_refused_with_the_reason(start) -> None:
     run.ended()
 
 
+@pytest.mark.long
 def test_a_keeper_killed_with_its_process_waiting(start) -> None:
     run = begun(start, epochs=30, hold=0)
     change = restart(run, MINE="7")

@@ -6,6 +6,8 @@ import gc
 import sys
 
 import pytest
+from fake_engine import ROOT
+from forked import Forks
 from watched import watched
 
 LISTED: set[int] = set()
@@ -49,6 +51,14 @@ def nothing_compiled_yet():
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     if counters is not None:
         counters.clear()
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """Trainings in processes of their own; torch is imported once for all that ask for it."""
+    forks = Forks(ROOT, tmp_path_factory.mktemp("out"))
+    yield forks
+    forks.close()
 
 
 @pytest.fixture

@@ -213,6 +213,7 @@ print(*found({disk!r}))
 """
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_for_real(tmp_path):
     """A small file system of its own; the check before is told that there is room."""
     disk = tmp_path / "disk"

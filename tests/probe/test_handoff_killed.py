@@ -8,17 +8,9 @@ import re
 
 import pytest
 from fake_engine import ROOT
-from forked import Forks
 
 HANDED = ROOT / "tests" / "trainers" / "handed.py"
 ARGS = ("--epochs", 5, "--mega", 20, "dropout")
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    forks = Forks(ROOT, tmp_path_factory.mktemp("out"))
-    yield forks
-    forks.close()
 
 
 def killed_and_resumed(forks, folder, bare, chance):
@@ -47,7 +39,7 @@ def bare(forks):
     return forks.run(HANDED, *ARGS)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
 def test_killed_in_the_middle(forks, tmp_path, bare, seed):
     killed_and_resumed(forks, tmp_path / "run", bare, random.Random(seed))
 

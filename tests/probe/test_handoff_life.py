@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -11,10 +12,10 @@ import time
 
 import pytest
 from fake_engine import ROOT, FakeEngine, script
-from forked import Forks
 
 HANDED = ROOT / "tests" / "trainers" / "handed.py"
 NOT_RESTORED = 75
+LONG = functools.partial(pytest.param, marks=pytest.mark.long)
 
 TRAIN = """
     import os, sys
@@ -45,13 +46,6 @@ TRAIN = """
 """
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    forks = Forks(ROOT, tmp_path_factory.mktemp("out"))
-    yield forks
-    forks.close()
-
-
 @pytest.fixture
 def run_dir(tmp_path):
     folder = tmp_path / "run"
@@ -67,11 +61,11 @@ def train(folder, loop="run.epochs(2)", before="", methods="pass", end="", after
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"before": "cockpit.session()"}, "name what is to go on, model=model, optimizer=optimizer"),
-        ({"before": "cockpit.session(model=3)"}, "cockpit.session(model=…) needs something with state_dict() and"),
-        ({"loop": "[*run.epochs(1), *run.epochs(1)]"}, "run.epochs(n) was called twice"),
+        LONG({"before": "cockpit.session()"}, "name what is to go on, model=model, optimizer=optimizer"),
+        LONG({"before": "cockpit.session(model=3)"}, "cockpit.session(model=…) needs something with state_dict() and"),
+        LONG({"loop": "[*run.epochs(1), *run.epochs(1)]"}, "run.epochs(n) was called twice"),
         ({"before": "m = nn.Linear(1, 1); cockpit.session(m=m)"}, "cockpit.session(…) was called twice"),
-        ({"before": "e = None", "loop": "(lambda e: [*e, *e])(run.epochs(1))"}, "can be gone through once"),
+        LONG({"before": "e = None", "loop": "(lambda e: [*e, *e])(run.epochs(1))"}, "can be gone through once"),
     ],
 )
 def test_misuse_is_said_in_one_sentence(forks, run_dir, words, sentence):
@@ -79,6 +73,7 @@ def test_misuse_is_said_in_one_sentence(forks, run_dir, words, sentence):
     assert ran.status == 1 and sentence in ran.own[-1] and "SessionError" in ran.own[-1], ran.text
 
 
+@pytest.mark.long
 def test_without_cockpit_nothing_happens(forks, run_dir):
     ran = forks.run(train(run_dir))
     assert ran.text == "restored None step 0\nepoch 0\nepoch 1\ndone\n" and not (run_dir / "handoff").exists()
@@ -120,8 +115,8 @@ def test_a_life_goes_on_or_says_why_not(forks, run_dir):
     ("words", "reason"),
     [
         ({"methods": "def state_dict(self): raise ValueError('mine')"}, "model gave no state: ValueError: mine"),
-        ({"methods": "def get_extra_state(self): return lambda: 0"}, "the state of model cannot be pickled:"),
-        (
+        LONG({"methods": "def get_extra_state(self): return lambda: 0"}, "the state of model cannot be pickled:"),
+        LONG(
             {"loop": "list(run.epochs(2))"},
             "no step was seen in epoch 1: the loop over run.epochs(n) is not the training's",
         ),
@@ -138,7 +133,7 @@ def test_what_cannot_be_written_costs_the_training_nothing(forks, run_dir, words
     engine.close()
 
 
-@pytest.mark.parametrize("world", ["2", "1"])
+@pytest.mark.parametrize("world", ["2", LONG("1")])
 def test_several_ranks_are_none_of_it(forks, run_dir, world):
     engine = FakeEngine(run_dir / "s")
     ran = forks.run(train(run_dir), run_dir=run_dir, WORLD_SIZE=world, RANK="0")
@@ -148,6 +143,7 @@ def test_several_ranks_are_none_of_it(forks, run_dir, world):
     engine.close()
 
 
+@pytest.mark.long
 def test_one_process_of_a_run_hands_over(forks, run_dir):
     """A shell loop over seeds: what the first has written is not restored into the second."""
     path, engine = train(run_dir), FakeEngine(run_dir / "s")
@@ -160,11 +156,13 @@ def test_one_process_of_a_run_hands_over(forks, run_dir):
     engine.close()
 
 
+@pytest.mark.long
 def test_a_second_training_in_one_process_is_a_plain_one(forks, run_dir):
     after = "again = cockpit.session(model=model); print(list(again.epochs(2)), again.restored)"
     assert forks.run(train(run_dir, after=after), run_dir=run_dir).own[-1] == "[0, 1] None"
 
 
+@pytest.mark.long
 def test_a_forked_child_does_not_go_on_with_the_loop(forks, run_dir):
     end = "if epoch == 0 and os.fork() == 0: os.environ['CHILD'] = '1'"
     ran = forks.run(train(run_dir, "run.epochs(3)", end=end), run_dir=run_dir)
@@ -188,6 +186,7 @@ def wished(forks, run_dir, engine, **wish):
     return ran[0]
 
 
+@pytest.mark.long
 def test_a_wish_is_written_and_another_process_takes_over(forks, run_dir):
     engine, life = FakeEngine(run_dir / "s"), run_dir / "life-2"
     life.mkdir()
@@ -213,10 +212,10 @@ def test_a_wish_is_written_and_another_process_takes_over(forks, run_dir):
 @pytest.mark.parametrize(
     ("wish", "state", "reason"),
     [
-        ({"life": "given-up"}, "failed", "the new process was given up; the hand-off stays"),
-        ({"life": "nowhere"}, "failed", "the new process could not be told: FileNotFoundError"),
-        ({"limit_bytes": 100}, "failed", "it would be 1 MB, more than the 1 MB allowed"),
-        ({}, "written", None),
+        LONG({"life": "given-up"}, "failed", "the new process was given up; the hand-off stays"),
+        LONG({"life": "nowhere"}, "failed", "the new process could not be told: FileNotFoundError"),
+        LONG({"limit_bytes": 100}, "failed", "it would be 1 MB, more than the 1 MB allowed"),
+        LONG({}, "written", None),
     ],
 )
 def test_a_wish_that_ends_otherwise_leaves_the_training_as_it_is(forks, run_dir, wish, state, reason):
@@ -234,6 +233,7 @@ def test_a_wish_that_ends_otherwise_leaves_the_training_as_it_is(forks, run_dir,
     engine.close()
 
 
+@pytest.mark.long
 def test_an_early_end_of_the_loop_answers_what_waits(forks, run_dir):
     engine = FakeEngine(run_dir / "s")
     (run_dir / "start.json").write_text("{}")
@@ -251,6 +251,7 @@ def test_an_early_end_of_the_loop_answers_what_waits(forks, run_dir):
     engine.close()
 
 
+@pytest.mark.long
 def test_hand_offs_leave_no_trace_in_the_training(forks, run_dir):
     """Written at every epoch's end: what it prints is what it prints bare."""
     flags = ("--epochs", 3, "dropout", "own", "workers", "validation")

@@ -74,7 +74,7 @@ def scene(engine: FakeEngine, process, change: dict | None) -> None:
     ("name", "change"),
     [
         ("plain.py", {"num_workers": 2}),
-        ("persistent.py", None),
+        pytest.param("persistent.py", None, marks=pytest.mark.long),
         pytest.param("no_loader.py", None, marks=pytest.mark.long),
         pytest.param("validation.py", {"num_workers": 1}, marks=pytest.mark.long),
         pytest.param("plain.py", None, marks=pytest.mark.long),
@@ -126,6 +126,7 @@ HANDLES = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_handler_that_only_notes_the_signal_is_heard_at_once(tmp_path, workers):
     path = script(tmp_path / "code", HANDLES % (str(TRAINERS), workers))
@@ -143,6 +144,7 @@ def test_a_handler_that_only_notes_the_signal_is_heard_at_once(tmp_path, workers
     assert "SIGTERM" in engine.of("pause", id="p", state="over")[0]["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)])
 def test_the_plain_signals_end_it_at_once(tmp_path, number, status):
     engine, process = started("plain.py", tmp_path / "run", EPOCHS="1000")
@@ -186,6 +188,7 @@ FORKS = """
 """
 
 
+@pytest.mark.long
 def test_other_threads_go_on_and_fork_and_it_hears_all_the_same(tmp_path):
     path = script(tmp_path / "code", FORKS % str(TRAINERS))
     engine, process = started(path, tmp_path / "run")

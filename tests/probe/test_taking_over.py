@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from cockpit.probe import lives
 
 FACTS = str(TRAINERS / "facts.py")
 Make = Callable[..., Life]
+LONG = functools.partial(pytest.param, marks=pytest.mark.long)
 
 
 @pytest.fixture
@@ -53,8 +55,8 @@ def facts_in(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("words", "env"),
     [
-        pytest.param([FACTS, "a", "--b"], {"METHOD": "fork", "STATUS": "3"}, id="script"),
-        pytest.param(
+        LONG([FACTS, "a", "--b"], {"METHOD": "fork", "STATUS": "3"}, id="script"),
+        LONG(
             ["-O", "-Xutf8", "-Wonce", "-m", "tests.trainers.facts", "x"],
             {"METHOD": "spawn", "FAIL": "1", "PYTHONHASHSEED": "5"},
             id="module",
@@ -87,6 +89,7 @@ def test_a_script_cannot_tell(make: Make, tmp_path: Path, words: list[str], env:
 # ---- without: who takes over, and who does not ----
 
 
+@pytest.mark.long
 def test_waits_without_doing_anything_and_ends_with_a_training_that_ends(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, "print('never')"), cold=True)
     pid = life.ready()["pid"]
@@ -110,6 +113,7 @@ def test_what_is_given_up_ends_and_nobody_can_hand_over_to_it(make: Make, tmp_pa
     assert life.ended() == 0 and life.output == ""
 
 
+@pytest.mark.long
 def test_takes_over_only_once_the_old_one_is_gone(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, "print('begun')"), cold=True)
     life.ready()
@@ -120,6 +124,7 @@ def test_takes_over_only_once_the_old_one_is_gone(make: Make, tmp_path: Path) ->
     assert life.ended() == 0 and life.output == "begun\n"
 
 
+@pytest.mark.long
 def test_an_old_one_that_cannot_end_is_ended(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, "print('begun')"), cold=True, leave_s=0.2)
     life.ready()
@@ -128,6 +133,7 @@ def test_an_old_one_that_cannot_end_is_ended(make: Make, tmp_path: Path) -> None
     assert life.old.wait(5) == -15
 
 
+@pytest.mark.long
 def test_what_imports_print_comes_when_the_script_begins(make: Make, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("print('imported', flush=True)\n")
     life = make(script(tmp_path, "import torch; print('begun')"))
@@ -140,7 +146,14 @@ def test_what_imports_print_comes_when_the_script_begins(make: Make, tmp_path: P
     assert (tmp_path / "probe_error").exists()
 
 
-@pytest.mark.parametrize("text", ["raise ImportError('not here')", "import os; os._exit(9)", "raise SystemExit(0)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ImportError('not here')",
+        pytest.param("import os; os._exit(9)", marks=pytest.mark.long),
+        pytest.param("raise SystemExit(0)", marks=pytest.mark.long),
+    ],
+)
 def test_imports_that_fail_end_it_before_its_turn(make: Make, tmp_path: Path, text: str) -> None:
     (tmp_path / "torch.py").write_text(text)
     life = make(script(tmp_path, "print('never')"), back={})
@@ -158,11 +171,11 @@ FAILS = "sys.exit(int(os.environ.get('MINE', '0')))"
     ("more", "marks", "words", "status"),
     [
         pytest.param(FAILS, (), ["with 9", "with None"], 0, id="fails"),
-        pytest.param(f"os.kill(os.getpid(), 9) if 'MINE' in os.environ else {FAILS}", (), ["with 9", "with None"], 0),
-        pytest.param(FAILS, (lives.STEPPED,), ["with 9"], 9, id="has-stepped"),
-        pytest.param(FAILS, (lives.STOP,), ["with 9"], 9, id="stopped"),
-        pytest.param("os.kill(os.getpid(), 15)", (), ["with 9"], 143, id="told-to-end"),
-        pytest.param("", (), ["with 9"], 0, id="through"),
+        LONG(f"os.kill(os.getpid(), 9) if 'MINE' in os.environ else {FAILS}", (), ["with 9", "with None"], 0),
+        LONG(FAILS, (lives.STEPPED,), ["with 9"], 9, id="has-stepped"),
+        LONG(FAILS, (lives.STOP,), ["with 9"], 9, id="stopped"),
+        LONG("os.kill(os.getpid(), 15)", (), ["with 9"], 143, id="told-to-end"),
+        LONG("", (), ["with 9"], 0, id="through"),
     ],
 )
 def test_back_to_what_was(
@@ -180,6 +193,7 @@ def test_back_to_what_was(
     assert (life.pids()["training"] == first["training"]) is (len(words) == 1)
 
 
+@pytest.mark.long
 def test_an_instant_end_with_epochs_left_goes_back(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=True, back={"MINE": None})
     life.ready()
@@ -188,7 +202,7 @@ def test_an_instant_end_with_epochs_left_goes_back(make: Make, tmp_path: Path) -
     assert life.ended() == 0 and life.output.splitlines() == ["with 9", "with None"]
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [LONG(False), True])
 def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Path, stopped: bool) -> None:
     life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=True, back={"MINE": None})
     pid = life.ready()["pid"]
@@ -203,6 +217,7 @@ def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Pa
     assert life.output.splitlines() == ([] if stopped else ["with None"])
 
 
+@pytest.mark.long
 def test_an_environment_in_which_nothing_starts(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, TELLS), {"PYTHONHOME": "/no/such/folder"}, cold=True, back={"PYTHONHOME": None})
     assert life.ended() == 1 and not life.go() and life.output == "" and "PYTHONHOME" in life.words
