@@ -197,9 +197,15 @@ class Restarts:
             speaker=trains.pid if trains else None,
             started=pids.training if pids else None,
             program=processes.name_of(pids.training) if pids else "",
-            set_early=trains.set_early if trains else (),
+            set_early=self._set_early(),
             environ=environ_of(self._run, pids),
         )
+
+    def _set_early(self) -> tuple[str, ...]:
+        """What the script sets before it imports torch. A process in which torch was there before the script cannot
+        tell; what the one before it told stands in its plan."""
+        lead, before = self._ears.lead(), read_json(self._run.life / lives.PLAN).get("set_early") or ()
+        return tuple(sorted({*before, *(lead.set_early if lead else ())}))
 
     def _begin(
         self, change: str, environ: Mapping[str, str], asked: Mapping[str, Any], before: Mapping[str, Any]
@@ -213,9 +219,9 @@ class Restarts:
         (prepared / BACK).mkdir(mode=0o700, parents=True)
         old = {"pid": pids.training, "started_ticks": pids.training_started}
         output = str(self._run.output)
-        early = list(lead.set_early) if lead else []
+        early = self._set_early()
         facts_of = {"change": change, "asked": dict(asked), "before": dict(before), "old": old, "output": output}
-        write_json(prepared / lives.PLAN, {**facts_of, "cold": needs_cold(early), "set_early": early})
+        write_json(prepared / lives.PLAN, {**facts_of, "cold": needs_cold(early), "set_early": list(early)})
         self._written = None
         self._write_start(str(prepared), change)
         os.rename(prepared, folder)  # whoever finds the folder finds it whole
