@@ -122,10 +122,11 @@ def save_rows(
         [("to ", "dim"), (path, "text"), (" (replaces it)" if replaces else "", "dim")],
         [],
     ]
+    longest = max((cells(label_of(name)) for name, _, _ in changes), default=0) + 1
     for name, script, value in changes:
         body.append(
             [
-                (f"  {label_of(name):<14}", "text"),
+                (f"  {label_of(name)}".ljust(2 + min(max(14, longest), 34)), "text"),
                 (f"{show_value(script)} {glyphs.arrow} ", "dim"),
                 (show_value(value), "bold better"),
             ]

@@ -150,7 +150,13 @@ class Doing:
             self._app.toast(reason)
             return
         self._unsent = {}
-        self._app.beside(self._command("set", None, {"knobs": asked, "now": True, "loader": None}))
+        self._app.beside(self._apply(asked))
+
+    async def _apply(self, asked: dict[str, Value]) -> None:
+        await self._command("set", None, {"knobs": asked, "now": True, "loader": None})
+        # what was chosen in this very moment went along: nobody else answers it
+        unanswered = (name for name in asked if self.wanted.get(name) == asked[name])
+        self._answered.update(dict.fromkeys(unanswered, self._app.clock()))
 
     def undo(self) -> None:
         """Drop the queue; with none, take the last change back."""

@@ -6,7 +6,7 @@ Held by ``restarting`` as one frozen value, part of the view, drawn by ``restart
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cockpit.history.state import State
@@ -20,17 +20,18 @@ MORE = "another variable"
 @dataclass(frozen=True)
 class Draft:
     """``env``: what is chosen and not asked for yet (None: taken away). ``chosen``: the name under the cursor (empty:
-    the first; ``MORE``: the last row). ``answer``: what the engine says a restart would come to; None before it has."""
+    the first; ``MORE``: the last row). ``answer``: what the engine says a restart would come to; None before it has.
+    ``values``: what runs now, by name, as far as it is known and may be shown."""
 
     env: Mapping[str, str | None] = field(default_factory=dict)
     chosen: str = ""
     answer: Mapping[str, Any] | None = None
+    values: Mapping[str, str | None] = field(default_factory=dict)
 
-    @property
-    def values(self) -> Mapping[str, str | None]:
-        """What runs now, by name, as far as it is known."""
-        found = self.answer.get("values") if self.answer is not None else None
-        return found if isinstance(found, Mapping) else {}
+    def answered(self, answer: Mapping[str, Any]) -> Draft:
+        """The same with what the engine has said; values that it cannot tell any more are the last known ones."""
+        found = answer.get("values")
+        return replace(self, answer=answer, values=found if isinstance(found, Mapping) and found else self.values)
 
 
 def names_of(draft: Draft, state: State) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cockpit.history.restart import under_way
 from cockpit.model.environment import BY_NAME, check_variable
@@ -32,7 +32,7 @@ class Restarting:
 
     def __init__(self, app: Cockpit) -> None:
         self._app = app
-        self._asking = False
+        self._asking = self._under_way = False
         self._asked_s = float("-inf")
         self.draft: Draft | None = None
 
@@ -48,7 +48,12 @@ class Restarting:
 
     def tick(self) -> None:
         """While the view is open: what would it come to now?"""
-        if self.draft is not None and self._app.clock() - self._asked_s >= AGAIN_S:
+        stage, before = under_way(self._app.view().known), self._under_way
+        self._under_way = stage is not None
+        if self.draft is not None and before and not self._under_way:
+            self.draft = replace(self.draft, answer=None)  # what was in the way is over
+            self.look()
+        elif self.draft is not None and self._app.clock() - self._asked_s >= AGAIN_S:
             self.look()
 
     def look(self) -> None:
@@ -66,8 +71,7 @@ class Restarting:
         finally:
             self._asking = False
         if self.draft is not None and dict(self.draft.env) == env:
-            kept = self.draft.values if "values" not in answer else {}
-            self.draft = replace(self.draft, answer={"values": kept, **answer})
+            self.draft = self.draft.answered(answer)
         else:
             self._asked_s = float("-inf")  # something else is chosen meanwhile
         self._app.paint()
@@ -179,14 +183,14 @@ class Restarting:
         app = self._app
         try:
             # once no process is left to take it from, the environment is that of whoever asks
-            mine = {"environ": dict(os.environ)} if app.feed.over else {}
-            answer: dict[str, Any] = await app.feed.command("restart", env=env, **mine)
+            answer = await app.feed.command("restart", env=env, environ=dict(os.environ))
         except CockpitError as error:
             if self.draft is not None and not self.draft.env:
                 self.draft = replace(self.draft, env=env)  # what was chosen is still there to be changed
             app.toast(clean(str(error)))
         else:
-            app.toast(clean(str(answer.get("note") or ASKED)))
+            note = clean(str(answer.get("note") or ASKED))
+            app.toast(f"a new process {note}" if answer.get("begun") else note)
         self.look()
         app.paint()
 

@@ -98,10 +98,11 @@ def _line(view: View, number: int, entry: Entry, width: int, has: Columns, most:
 
 
 def _shortened(words: str, width: int) -> str:
-    """Too long a name is cut, and never the value behind it."""
+    """Too long a name is cut, and never the value behind it; of several settings the last ones are."""
     name, space, value = words.rpartition(" ")
     room = width - cells(value) - 1
-    return f"{cut(name, room)} {value}" if space and cells(words) > width and room >= NAME_LEAST else cut(words, width)
+    one = space and ", " not in words and cells(words) > width and room >= NAME_LEAST
+    return f"{cut(name, room)} {value}" if one else cut(words, width)
 
 
 def _size(entry: Entry) -> float:

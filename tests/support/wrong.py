@@ -32,6 +32,7 @@ class Row:
 
 
 WORKERS, MODEL, OURS, END = "loader workers", "the model's knobs", "the cockpit itself", "the end"
+ANEW = "pauses and new processes"
 
 ROWS = (
     Row(
@@ -248,6 +249,78 @@ ROWS = (
         "no grace is cut short by it",
         tests=(
             "tests/engine/test_phases.py::test_a_clock_that_is_set_neither_cuts_a_grace_short_nor_draws_it_out",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the new environment makes Python, torch or an import fail; or a library cannot be preloaded",
+        "the old process trains on; refused with the last line of the import's output",
+        NOTHING,
+        tests=(
+            "tests/engine/test_restarts.py::test_a_process_that_cannot_begin_leaves_the_old_one_alone",
+            "tests/probe/test_taking_over.py::test_imports_that_fail_end_it_before_its_turn",
+            "tests/engine/test_restart_preview.py::test_a_library_that_would_be_passed_over_is_told_of_first",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the new process fails before its first step",
+        "the environment of before goes on from the same hand-off, with or without an engine; rolled back",
+        NOTHING,
+        tests=(
+            "tests/engine/test_restarts.py::"
+            "test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment_of_before",
+            "tests/probe/test_taking_over.py::test_back_to_what_was",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the old process does not end after it has handed over",
+        "told to end after 30 s, ended after 40 s: two never train",
+        NOTHING,
+        tests=(
+            "tests/probe/test_taking_over.py::test_takes_over_only_once_the_old_one_is_gone",
+            "tests/probe/test_taking_over.py::test_an_old_one_that_cannot_end_is_ended",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the disk is full, or a state cannot be pickled, when a hand-off is due",
+        "the training goes on, the reason is told, the hand-off of before stays",
+        "the same",
+        tests=(
+            "tests/probe/test_handoff_files.py::test_without_room_nothing_is_written",
+            "tests/probe/test_handoff_files.py::test_a_disk_that_is_full_for_real",
+            "tests/probe/test_handoff_life.py::test_what_cannot_be_written_costs_the_training_nothing",
+        ),
+    ),
+    Row(
+        ANEW,
+        "it is killed in the middle of a hand-off; or one is damaged, or of another run, script or set of things",
+        "passed over with its reason, and the newest whole one is gone on from",
+        "the same",
+        tests=(
+            "tests/probe/test_handoff_killed.py::test_killed_in_the_middle",
+            "tests/probe/test_handoff_files.py::test_a_damaged_one_is_passed_over_with_its_reason",
+            "tests/probe/test_handoff_files.py::test_a_foreign_one_is_passed_over_with_its_reason",
+        ),
+    ),
+    Row(
+        ANEW,
+        "no hand-off can be restored",
+        "the new process ends with status 75 and a sentence: never epoch 0 unnoticed",
+        NOTHING,
+        tests=("tests/probe/test_handoff_life.py::test_a_life_goes_on_or_says_why_not",),
+    ),
+    Row(
+        ANEW,
+        "the engine is gone while a training is paused; a paused one is stopped, or sent a signal that it handles",
+        "it goes on by itself after 10 s, and the next engine tells why; at once for a stop or a signal",
+        "the same",
+        tests=(
+            "tests/probe/test_pause.py::test_without_an_engine_it_goes_on_by_itself_and_says_so_to_the_next",
+            "tests/probe/test_pause.py::test_a_handler_that_only_notes_the_signal_is_heard_at_once",
+            "tests/engine/test_pausing.py::test_a_stop_lets_it_go_on_first_so_that_its_handler_is_heard",
         ),
     ),
     Row(

@@ -11,6 +11,7 @@ from typing import Any
 
 from cockpit.history.fold import fold
 from cockpit.history.state import State
+from cockpit.history.trials import is_restart
 from cockpit.model.errors import CockpitError, LinkLost
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 
@@ -75,7 +76,7 @@ class FakeLink:
             raise CockpitError(self.refuse[verb])
         if self.queues and verb == "set":
             self._asked += 1
-            queued = [entry for entry in self.state.ledger if entry.state == "queued"]
+            queued = [entry for entry in self.state.ledger if entry.state == "queued" and not is_restart(entry)]
             merged = {name: value for entry in queued for name, value in entry.asked.items()}
             self._drop(entry.id for entry in queued)
             id = f"fake{self._asked}"

@@ -98,6 +98,29 @@ def test_arrows_queue_at_once_and_presses_are_gathered() -> None:
     run(it)
 
 
+def test_a_choice_that_goes_along_with_apply_is_over_when_it_is_in_force() -> None:
+    """The last press and ``a`` before anything was sent: the next ``u`` takes the change back, and drops nothing."""
+
+    async def it() -> None:
+        async with seated(scenes.early) as seat:
+            for name in ("more", "more", "apply"):  # all in one turn of the loop, as from a terminal
+                seat.app.action_key(name)
+            await seat.until(lambda: bool(seat.link.commands))
+            assert seat.link.commands[-1] == ("set", {"knobs": {"num_workers": 2}, "now": True, "loader": None})
+            (entry,) = seat.link.state.ledger
+            at_s, found = seat.link.state.at_s, {"num_workers": 2}
+            loaders = scenes.Script(workers=2).loaders(at_s)
+            seat.link.happen(
+                ChangeMoved(at_s, entry.id, "settling", 9, before={"num_workers": 0}, in_force=found), loaders
+            )
+            await seat.until(lambda: not seat.app.doing.wanted, "what was chosen is in force")
+            await seat.press("u")
+            await seat.until(lambda: len(seat.link.commands) == 2)
+            assert seat.link.commands[-1][0] == "undo"
+
+    run(it)
+
+
 def test_going_back_to_what_runs_withdraws_the_wish() -> None:
     async def it() -> None:
         async with seated(scenes.early) as seat:

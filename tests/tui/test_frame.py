@@ -57,7 +57,9 @@ def any_draft(grow: Grower) -> Draft:
     env = {name: pick.choice([None, "", grow.text()]) for name in pick.sample(names, pick.randint(0, 3))}
     answers = [None, {}, {"reason": grow.text()}, {"values": {"MINE": grow.text(), "LD_PRELOAD": None}, "names": ["x"]}]
     odd = {"values": None, "set_early": ["MINE"], "names": None, "goes_on": grow.text()}
-    return Draft(env, pick.choice(["", "MINE", MORE, grow.text()]), pick.choice([*answers, odd]))
+    draft = Draft(env, pick.choice(["", "MINE", MORE, grow.text()]))
+    answer = pick.choice([*answers, odd])
+    return draft if answer is None else draft.answered(answer)
 
 
 def any_reading(grow: Grower) -> Reading:

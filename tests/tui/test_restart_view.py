@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_each_stage_is_said_and_the_line_of_the_last_change_stays(size: tuple[in
     before = text_of([change_row(View(state, now_s), size[0])])
     for stage in ("preparing", "ready", "first step", "settling"):
         seen = fold_all(moved(now_s, until=stage), state)
-        text = text_of(frame(View(seen, now_s + 5.0, restart=Draft(answer=FINE)), *size))
+        text = text_of(frame(View(seen, now_s + 5.0, restart=Draft().answered(FINE)), *size))
         assert stage.upper() in text, text
         found = restart.newest(seen)
         assert found is not None and found.word == stage and found.pending is (stage != "settling")
@@ -80,14 +81,14 @@ def test_while_the_hand_off_is_written_it_says_so() -> None:
     saving = scenes.with_phase(ready, latest=scenes.replace(ready.latest, doing="save"))
     found = restart.newest(saving)
     assert found is not None and found.word == "handing over" and found.can_drop
-    assert "HANDING OVER" in text_of(frame(View(saving, now_s, restart=Draft(answer=FINE)), 80, 24))
+    assert "HANDING OVER" in text_of(frame(View(saving, now_s, restart=Draft().answered(FINE)), 80, 24))
 
 
 def test_one_that_came_back_says_why_and_what_it_was_about() -> None:
     state, now_s = asked({"env OMP_NUM_THREADS": "4"})
     back = ChangeMoved(now_s, "r", "rolled_back", 400, before={"env OMP_NUM_THREADS": "2"}, reason=FAILED)
     state = fold_all([*moved(now_s, until="first step"), back], state)
-    text = text_of(frame(View(state, now_s, restart=Draft(answer=FINE)), 80, 24))
+    text = text_of(frame(View(state, now_s, restart=Draft().answered(FINE)), 80, 24))
     assert "rolled back" in text and "goes on from the hand-off" in " ".join(text.split())
     assert "OMP_NUM_THREADS" in text_of([change_row(View(state, now_s), 80)])
 
@@ -99,7 +100,7 @@ def test_it_says_what_it_costs_or_why_not_and_shows_no_value_that_nobody_gave() 
         return " ".join(text_of(frame(View(state, now_s, restart=draft), width, 24)).split())
 
     assert "asking the engine" in shown(Draft())
-    fine = shown(Draft({"MINE": "7", "OMP_NUM_THREADS": None}, answer=FINE))
+    fine = shown(Draft({"MINE": "7", "OMP_NUM_THREADS": None}).answered(FINE))
     assert "no step is lost: model, optimizer, random states go along" in fine
     assert "when its epoch ends, in" in fine and "can be called off" in fine
     assert "MINE (as it began) →7" in fine and "OMP_NUM_THREADS 2 →(not set)" in fine
@@ -109,9 +110,9 @@ def test_it_says_what_it_costs_or_why_not_and_shows_no_value_that_nobody_gave() 
         Draft(answer={**FINE, "goes_on": "goes on from epoch_3.pt: 40 steps lost"})
     )
     assert "the script sets OMP_NUM_THREADS itself" in shown(Draft(answer={**FINE, "set_early": ["OMP_NUM_THREADS"]}))
-    lines = shown(Draft({"MINE": "a\nb"}, answer=FINE))
+    lines = shown(Draft({"MINE": "a\nb"}).answered(FINE))
     assert "→a\\nb" in lines, "a value is whole, and on its line"
-    box = text_of(confirm_rows(View(state, now_s), Draft({"OMP_NUM_THREADS": "8"}, answer=FINE), 80, 24))
+    box = text_of(confirm_rows(View(state, now_s), Draft({"OMP_NUM_THREADS": "8"}).answered(FINE), 80, 24))
     assert "OMP_NUM_THREADS 2 → 8" in " ".join(box.split()) and "no step is lost" in box
 
 
@@ -149,7 +150,8 @@ def test_keys_choose_type_and_ask_and_enter_alone_restarts() -> None:
             assert not [args for _, args in seat.link.commands if "only_look" not in args], "nothing on two keys"
             await seat.press("enter")
             await seat.until(lambda: "a new process gets ready" in seat.text)
-            assert ("restart", {"env": {"MINE": None}}) in seat.link.commands
+            (asked,) = [args for _, args in seat.link.commands if "only_look" not in args]
+            assert asked == {"env": {"MINE": None}, "environ": dict(os.environ)}
             at_s = seat.link.state.at_s
             seat.link.happen(ChangeAsked(at_s, "r", {"env MINE": UNSET}))
             await seat.until(lambda: "PREPARING" in seat.text)
