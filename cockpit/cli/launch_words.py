@@ -29,6 +29,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True),
     Option("--name", "what the run is called", ("NAME",)),
+    Option("--on-crash", "after a crash, try again: after 5, 30 and 120 s", ("restart",)),
+    Option("--handoff-every", "write a hand-off every N epochs (cockpit.session); --on-crash: every epoch", ("N",)),
+    Option("--resume-with", 'how the script itself resumes, as in "--resume {checkpoint}"', ("ARGS",)),
+    Option("--checkpoints", "where its checkpoints are, as in 'out/*.pt'", ("PATTERN",)),
     Option("--grace", "seconds the training has to end after a soft stop (default 30)", ("SECONDS",)),
     Option("--detach", "start it and return; its name is printed"),
     Option("--headless", "no screen: progress to stderr, the report to stdout"),
@@ -64,9 +68,32 @@ def plan_of(words: Words, argv: Sequence[str], *, command: bool) -> Plan:
         variables=wanted.environment,
         at=schedule(words.all("--at")),
         grace_s=GRACE_S if grace is None else seconds(grace, "--grace"),
+        on_crash=_on_crash(words.one("--on-crash")),
+        handoff_every=_epochs(words.one("--handoff-every")),
+        resume_with=words.one("--resume-with"),
+        checkpoints=_pattern(words),
         state_dir=state_dir(words),
     )
     return Plan(spec, saved, saved.warnings if saved else ())
+
+
+def _on_crash(word: str | None) -> bool:
+    if word not in (None, "restart"):
+        raise UsageError(f"--on-crash takes restart, not {word!r}")
+    return word is not None
+
+
+def _epochs(text: str | None) -> int | None:
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise UsageError(f"--handoff-every takes a number of epochs, not {text!r}")
+    return None if text is None else int(text)
+
+
+def _pattern(words: Words) -> str | None:
+    pattern = words.one("--checkpoints")
+    if pattern is not None and words.one("--resume-with") is None:
+        raise UsageError('--checkpoints needs --resume-with, as in --resume-with "--resume {checkpoint}"')
+    return pattern
 
 
 def schedule(pairs: list[tuple[str, ...]]) -> tuple[Scheduled, ...]:

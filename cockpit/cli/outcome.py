@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 
+from cockpit.history import crash
 from cockpit.history.report import again_words, best_entry, best_words, rate_words, summary_of
 from cockpit.history.state import State
 from cockpit.model.errors import StartError
@@ -48,6 +49,8 @@ def three_lines(state: State) -> list[str]:
         lines.append("best      " + ("nothing measured better than that" if tried else "nothing else was measured"))
     if state.phase not in ("ended", "lost"):
         lines.append(f"running   cockpit attach {state.run}")
+    elif state.crash is not None and state.crash.offered:
+        lines.append(f"restart   cockpit restart {state.run} {crash.goes_on_words(state.crash)}")
     elif state.saved_path:
         lines.append(f"saved     {again_words(state, state.saved_path)}")
     else:

@@ -6,7 +6,7 @@ Pure: states and a time in, lines out. The figures are the ones that the screen 
 from __future__ import annotations
 
 from cockpit.analysis.compare import WORDS
-from cockpit.history import compiled
+from cockpit.history import compiled, crash
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
 from cockpit.history.measure import live_rate, phases_of
@@ -15,6 +15,7 @@ from cockpit.history.ranks import gone, headline
 from cockpit.history.report import delta_words, duration, rate_words
 from cockpit.history.state import Entry, State
 from cockpit.history.status import RECENT_BLOCKS
+from cockpit.model.crash import Crashed
 from cockpit.model.knobs import show_value
 from cockpit.model.pause import REFUSED
 from cockpit.model.ranks import RankInfo
@@ -37,6 +38,8 @@ class Progress:
         self._not_applied: set[str] = set()
         self._paused = (0.0, "")
         self._gone: dict[int, float] = {}
+        self._crashed: Crashed | None = None
+        self._handoff_failed: str | None = None
 
     def said(self, state: State, now_s: float) -> list[str]:
         """Lines due at ``now_s`` (seconds since the epoch, as the state's own times)."""
@@ -48,6 +51,7 @@ class Progress:
                 lines.append(state.phase)
         if (said := self._pause(state)) is not None:
             lines.append(said)
+        lines += self._crash(state, now_s)
         for words, reason in not_applied(state).items():
             if words not in self._not_applied:
                 self._not_applied.add(words)
@@ -62,6 +66,16 @@ class Progress:
             lines.append(where(state, now_s))
         stamp = clock_words(now_s - began)
         return [f"[{stamp}] {line}" for line in lines]
+
+    def _crash(self, state: State, now_s: float) -> list[str]:
+        """That it crashed and is tried again, or why not; that a hand-off could not be written, while that is new."""
+        found = []
+        if state.crash is not None and state.crash != self._crashed:
+            found.append(f"crashed: {crash.words(state, now_s)}")
+        if state.handoff_failed is not None and state.handoff_failed != self._handoff_failed:
+            found.append(f"no hand-off was written: {state.handoff_failed}")
+        self._crashed, self._handoff_failed = state.crash or self._crashed, state.handoff_failed
+        return found
 
     def _pause(self, state: State) -> str | None:
         """That it goes on, after how long, and why if nobody said so; or why it was not paused."""

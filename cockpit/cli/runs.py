@@ -28,6 +28,7 @@ __all__ = [
     "Run",
     "all_runs",
     "ask",
+    "ask_again",
     "find",
     "has_ended",
     "name_in",
@@ -103,6 +104,16 @@ def state_of(run: Run) -> State:
         except LinkLost:
             continue  # it left between two questions: look once more whether the run is over
     return recorded_state(run)
+
+
+def ask_again(run: Run, verb: str, **args: Any) -> dict[str, Any]:
+    """Ask about a run that is over: an engine is had for it all the same. Raises CockpitError with its reason."""
+    ensure_engine(run, to_show=True)
+    try:
+        return request(run.socket, verb, **args)
+    except LinkLost:
+        ensure_engine(run, to_show=True)  # it was just leaving
+        return request(run.socket, verb, **args)
 
 
 def ask(run: Run, verb: str, **args: Any) -> dict[str, Any]:

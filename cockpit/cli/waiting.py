@@ -38,9 +38,16 @@ def wait_for(run: Run, asking: Sequence[Asking]) -> int:
     return 0 if all(line["outcome"] == "kept" for line in lines) else 1
 
 
-async def _ask_and_wait(run: Run, asking: Sequence[Asking]) -> list[dict[str, Any]]:
-    following, ids = Following(run), list[str | None]()
-    last: dict[str | None, dict[str, Any]] = {}
+def wait_for_ids(run: Run, ids: Sequence[str]) -> int:
+    """The same for changes that were asked for already."""
+    lines = asyncio.run(_ask_and_wait(run, (), ids))
+    print("\n".join(json.dumps(line) for line in lines))
+    return 0 if all(line["outcome"] == "kept" for line in lines) else 1
+
+
+async def _ask_and_wait(run: Run, asking: Sequence[Asking], asked: Sequence[str] = ()) -> list[dict[str, Any]]:
+    following, ids = Following(run), list[str | None](asked)
+    last = {change: _gone(change, "not heard of any more") for change in ids}
     told = False
     try:
         async for state in following.states():

@@ -23,25 +23,24 @@ from cockpit.sensors.gpu.reader import GpuReader
 from cockpit.sensors.machine import MachineReader
 
 from . import phases, processes
+from .alone import Alone
+from .following import Following
 from .hear import Ears
 from .missing import Missing
 from .record import Record
-from .restarts import Restarts
 from .rundir import RunDir, read_json
-from .runs import STARTING_S_AT_MOST
+from .runs import is_young
 from .server import Handlers, Server
 from .sight import SAMPLE_S, Sight
 from .steady import Steady
 from .told import Message, schedule_of
-from .verbs import Verbs
+from .verbs import Verbs, new_id
 
 REPAIR_S = 1.0
 UNMARKED_S, UNMARKED_STOPPING_S = 5.0, 0.5
 """So often the processes that do not bear the run's mark are looked for: nothing leads to them after the end."""
 LONG_AFTER_S = 1.0
 """Whoever is still here so long after the training is looked for at leisure."""
-GOES_ON_S = 1.5
-"""Whoever still makes steps so long after what started it was stopped does not know of the stop."""
 
 
 class Engine:
@@ -62,9 +61,9 @@ class Engine:
         self._facts = facts
         self._ears = Ears(schedule_of(read_json(run.start_file)))
         grace_s = facts.get("grace_s")
-        self._restarts = Restarts(run, record, self._ears, clock)
         grace = float(grace_s) if isinstance(grace_s, (int, float)) else 30.0
-        self._verbs = Verbs(run, record, self._ears, self._restarts, clock, grace)
+        self._following = Following(run, record, self._ears, clock, new_id, self._stop_for_another)
+        self._verbs = Verbs(run, record, self._ears, self._following, clock, grace)
         self.server = Server(run, record, Handlers(self._heard, self._hung_up, self._do))
         self._sight = Sight(run, record, self._ears, machine, gpu, clock)
         self._missing = Missing(run, record.state.argv)
@@ -76,7 +75,7 @@ class Engine:
         self._met: dict[int, int | None] = {}
         self._unmarked: tuple[processes.Process, ...] = ()
         self._unmarked_s: float | None = None
-        self._alone_s: float | None = None
+        self._alone = Alone(run, self._ears, clock)
         self._steady = Steady(clock)
         self._over_s = self._steady.now_s()
         self._repaired_s = time.monotonic()
@@ -87,7 +86,7 @@ class Engine:
         """A probe has spoken."""
         for event in self._ears.hear(key, send, message, self._record.state, self._clock()):
             self._record.happen(event)
-        if self._restarts.under_way:
+        if self._following.under_way:
             self._wake.set()
 
     def _hung_up(self, key: int) -> None:
@@ -103,9 +102,14 @@ class Engine:
             self._look_for_unmarked(time.monotonic())  # what is signalled may be gone a moment later
         return self._verbs.do(verb, args)
 
+    def _stop_for_another(self) -> None:
+        self._look_for_unmarked(time.monotonic())
+        self._verbs.stop_softly()
+
     def training_began(self) -> None:
         """The keeper has written its pids (or an older engine has seen them)."""
         self._pids = processes.read_pids(self._run)
+        self._following.remember(self._pids)
         if self._pids is not None and self._record.state.pid is None:
             self._record.happen(ProcessStarted(self._clock(), self._pids.training))
 
@@ -154,11 +158,14 @@ class Engine:
 
     async def _turn(self) -> None:
         now = time.monotonic()
+        if self._following.begins():
+            self._begin_anew()
         if self._pids is None:
             self.training_began()
+            self._watch_keeper()
         if self._record.state.phase not in ("ended", "lost"):
             self._see_life()
-            self._restarts.look()
+            self._following.look()
             self._look_at_end()
             if self._gone_s is None and self._pids is not None:
                 self._sight.look(now, self._pids.training)
@@ -172,12 +179,21 @@ class Engine:
             await self.server.repair()
         self._carry_out()
 
+    def _begin_anew(self) -> None:
+        """Another process begins where none was left: nothing that was seen of the last one is true of it."""
+        self._pids, self._gone_s = None, None
+        self._alone = Alone(self._run, self._ears, self._clock)
+        self._unmarked, self._unmarked_s = (), None
+        self._told.clear()
+        self._verbs.told.clear()
+
     def _see_life(self) -> None:
         """Another process may have taken the training's place: by a hot restart, or on the way back from one."""
         pids, known = processes.read_pids(self._run), self._pids
         if pids is None:
             return
         self._pids = pids
+        self._following.remember(pids)
         if known is not None and pids.keeper != known.keeper:
             self._watch_keeper()
         if pids.training != self._record.state.pid:
@@ -198,37 +214,21 @@ class Engine:
 
     def _training_lives(self) -> bool:
         if processes.read_exit(self._run) is not None:
-            return self._is_saving_alone()
-        if not processes.is_here(self._facts):
+            return self._alone.is_saving(self._record.state, self._told, self._verbs.told)
+        if not processes.is_here(self._run.facts()):
             return False
         pids = self._pids
         if pids is None:
-            return self._clock() - float(self._facts.get("started_s", 0.0)) < STARTING_S_AT_MOST
+            return self._following.starts or is_young(self._run)
         if processes.is_alive(pids.keeper, pids.keeper_started):
             return True
         # the keeper writes the status, then ends: look again before calling it lost
         lives = processes.is_alive(pids.training, pids.training_started)
         return lives and processes.read_exit(self._run) is None
 
-    def _is_saving_alone(self) -> bool:
-        """A shell that was stopped dies at once; the training that it ran has its grace to save all the same."""
-        state = self._record.state
-        inner = [pid for pid in self._ears.training_pids() if pid != state.pid and processes.is_alive(pid, None)]
-        if state.phase != "stopping" or not inner:
-            return False
-        self._tell_who_goes_on()
-        return True
-
-    def _tell_who_goes_on(self) -> None:
-        """Who was told to stop is gone and has not told the training that it had started: that is told too, once."""
-        now_s = self._clock()
-        self._alone_s = now_s if self._alone_s is None else self._alone_s
-        for pid in self._ears.stepping(self._alone_s + GOES_ON_S):
-            if pid not in self._told | self._verbs.told:
-                self._told.add(pid)
-                processes.send(self._run, pid, signal.SIGTERM)
-
     def _carry_out(self) -> None:
+        if self._following.waits:
+            return
         view = self._view()
         if phases.needs_others(view):
             view = self._view(with_others=True)
@@ -282,6 +282,9 @@ class Engine:
             self._sight.last_look(time.monotonic(), self._pids.training)
         for event in self._missing.last_look(self._record.state, at_s):
             self._record.happen(event)
+        if self._following.after_the_end(action.exit_status, self._pids):
+            self._wake.set()
+            return
         reported = {entry.id for entry in self._record.state.ledger}
         for change, asked in self._ears.schedule.items():
             if change not in reported:

@@ -40,10 +40,13 @@ from .told import (
     compiled_of,
     connected_of,
     epoch_of,
+    handoff_of,
+    identity_of,
     kept_message,
     moved_of,
     pause_message,
     pause_of,
+    session_of,
     stacks_of,
 )
 
@@ -256,11 +259,19 @@ class Ears:
 
     def _session(self, heard: Heard) -> list[Event]:
         heard.probe.session = dict(heard.message)
-        return []
+        seen, known = session_of(heard.message, heard.at_s), heard.state.session
+        return [] if known is not None and replace(known, at_s=seen.at_s) == seen else [seen]
 
     def _handoff(self, heard: Heard) -> list[Event]:
         self.handoffs[str(heard.message["id"])] = heard.message
-        return []
+        seen, known = handoff_of(heard.message, heard.at_s), heard.state.handoff
+        if seen is None or (known is not None and replace(known, at_s=seen.at_s) == seen):
+            return []
+        return [seen] if seen.reason is None or seen.reason != heard.state.handoff_failed else []
+
+    def _identity(self, heard: Heard) -> list[Event]:
+        seen = identity_of(heard.message, heard.at_s)
+        return [seen] if heard.probe is self.lead() and seen.env != (heard.state.identity or {}) else []
 
     def _dropped(self, heard: Heard) -> list[Event]:
         return [EventsDropped(heard.at_s, int(heard.message["count"]))]
@@ -276,5 +287,6 @@ _HANDLERS: Mapping[str, Callable[[Ears, Heard], list[Event]]] = {
     "pause": Ears._pause,
     "session": Ears._session,
     "handoff": Ears._handoff,
+    "identity": Ears._identity,
     "dropped": Ears._dropped,
 }

@@ -25,12 +25,13 @@ from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.events import RunStarted, TrainingEnded
 from cockpit.sensors.gpu.reader import NvmlReader
 from cockpit.sensors.machine import Machine
+from cockpit.sensors.procfs import read_stat
 
 from . import processes, prune
 from .engine import Engine
 from .launch import bare_environment
 from .record import Record
-from .rundir import RunDir, rundir_at
+from .rundir import RunDir, rundir_at, write_json
 from .runs import look
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -89,6 +90,9 @@ async def serve(run: RunDir, plan: bytes) -> None:
                 environment=variables if isinstance(variables, dict) else None,
             )
         )
+    if facts.get("on_crash") or facts.get("resume_with"):
+        stat = read_stat(processes.PROC, os.getpid())
+        write_json(run.engine_file, {"pid": os.getpid(), "started_ticks": stat.started_ticks if stat else None})
     asyncio.get_running_loop().set_exception_handler(note_failures())
     engine = Engine(run, record, Machine(mark=processes.mark_of(run)), NvmlReader())
     await engine.server.listen()

@@ -5,22 +5,31 @@ Called by ``restarts``. Nothing of an environment is written to the disk: it may
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cockpit.history.knobs import tuned_loaders, tuned_setup
 from cockpit.history.state import State
-from cockpit.model.names import ENV_RUN
+from cockpit.model.errors import StartError
+from cockpit.model.knobs import ENV
+from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_WARM, START_FILE
+from cockpit.probe import lives
 from cockpit.sensors.procfs import read_bytes
 
 from . import processes
+from .crash_plan import Base, Settings
 from .launch import bare_environment, environment
-from .rundir import RunDir
+from .rundir import RunDir, read_json, write_json, write_whole
 
+BACK = "back"
+"""In the folder of a life: what the process of before starts from, should the new one fail."""
 KEEPER = Path(__file__).with_name("keeper.py")
 
 
@@ -54,6 +63,69 @@ def _pairs(block: bytes | None) -> dict[str, str] | None:
         return None
     pairs = [pair.partition(b"=") for pair in block.split(b"\0") if b"=" in pair]
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A process that follows one that is gone. ``base``: what it goes on from; ``asked``, ``before``: as the ledger
+    has it. ``environ``: whole, as the one before had it or as it was asked for; ``back``: what is tried instead where
+    it ends before its first step. ``since_s``: since when nobody trains. ``like``: what it inherits beside that."""
+
+    change: str
+    base: Base
+    settings: Settings
+    environ: Mapping[str, str]
+    asked: Mapping[str, Any]
+    before: Mapping[str, Any]
+    since_s: float
+    like: Mapping[str, Any]
+    back: Mapping[str, str] | None = None
+
+
+def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[bytes]:
+    """Start it at once: it is the run's present life from the moment that its folder is there. Raises OSError."""
+    facts = run.facts()
+    _be_here(run, facts)
+    number = 2 + sum(1 for _ in lives.folders(str(run.data)))
+    folder, prepared = run.data / f"life-{number}", run.data / f".life-{number}.{os.getpid()}"
+    prepared.mkdir(mode=0o700)
+    base, settings = begun.base, begun.settings
+    told = {"change": begun.change, "asked": dict(begun.asked), "before": dict(begun.before), "output": str(run.output)}
+    write_json(prepared / lives.PLAN, {**told, "settings": settings.word})
+    seen = {loader.id for loader in state.loaders}
+    start = start_of(state, read_json(run.start_file), facts)
+    unseen = {name: knobs for name, knobs in start["loaders"].items() if name not in seen}
+    names = [name[len(ENV) :] for name in begun.asked if name.startswith(ENV)]
+    loaders = {**unseen, **{name: dict(knobs) for name, knobs in settings.loaders.items()}}
+    mine = {"set": dict(settings.setup), "loaders": loaders, "change": begun.change, "env": names}
+    write_json(prepared / START_FILE, {**start, **mine})
+    (prepared / BACK).mkdir(mode=0o700)
+    write_json(prepared / BACK / START_FILE, {**start, **mine, "change": state.current.change, "env": []})
+    # whoever goes on from the start has no hand-off, and must not look for one
+    go = {lives.HANDOFF: base.path or None, "epoch": base.epoch, "step": base.step, "epochs_left": base.epochs_left}
+    write_json(prepared / lives.GO, {**go, "at_s": begun.since_s})
+    os.rename(prepared, folder)
+    what = {"argv": [*facts["argv"], *base.argv], "cwd": facts["cwd"]}
+    environ = _plain(begun.environ)
+    plan = {**what, "env": {**environ, ENV_LIFE: str(folder)}, "output": str(run.output), "like": dict(begun.like)}
+    if begun.back is not None:
+        gone = {"pid": 0, "started_ticks": None}
+        plan |= {"old": gone, "back": {**what, "env": {**_plain(begun.back), ENV_LIFE: str(folder / BACK)}}}
+    try:
+        return start_keeper(run, folder, json.dumps(plan).encode(), environ)
+    except OSError as error:
+        write_whole(folder / lives.EXIT, f"{StartError.code}\nthe new process could not be started: {error}\n".encode())
+        raise
+
+
+def _plain(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in (ENV_LIFE, ENV_WARM)}
+
+
+def _be_here(run: RunDir, facts: Mapping[str, Any]) -> None:
+    """A machine that was started anew since: from now on the run's pids are of this start."""
+    if not processes.is_here(dict(facts)):
+        write_json(run.facts_file, {**facts, "boot": processes.boot_id(), "host": socket.gethostname()})
 
 
 def start_keeper(run: RunDir, folder: Path, plan: bytes, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

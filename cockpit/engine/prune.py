@@ -1,7 +1,7 @@
 """Forgets runs that ended long ago, so that nobody's home fills up. Called by the engine of a new run, once.
 
 Only what is older than a month and not among the newest fifty; only folders that hold nothing but files of ours; never
-a run whose end is not written down, and never one that an engine holds.
+a run whose end is not written down, and never one that an engine holds. Its later processes and its hand-offs go first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 from pathlib import Path
+
+from cockpit.model.names import HANDOFF_FOLDER
 
 from .rundir import RunDir, rundir_at
 from .runs import is_over
@@ -20,8 +23,9 @@ KEPT_S = 30 * 86400.0
 AT_ONCE = 20
 OURS = re.compile(
     r"\.?(journal-\d{6,}[-a-z]*\.jsonl(\.gz)?|run\.json|start\.json|pids\.json|exit_status|output\.log"
-    r"|engine\.(log|lock)|probe_error)(\.\w+)?"
+    r"|engine\.(log|lock|json)|probe_error|left\.json)(\.\w+)?"
 )
+LIVES, HANDOFFS = re.compile(r"\.?life-\d+(\.\d+)?"), re.compile(r"\d+(\.new)?|life-[-\w]+\.pid")
 
 
 def old_runs(run: RunDir, now_s: float) -> list[str]:
@@ -36,16 +40,28 @@ def old_runs(run: RunDir, now_s: float) -> list[str]:
     return [folder.name for folder in old[-AT_ONCE:] if _forget(rundir_at(folder))]
 
 
+def _is_ours(run: RunDir, name: str) -> bool:
+    """Later processes of the run and its hand-offs, which may be large."""
+    if name != HANDOFF_FOLDER:
+        return LIVES.fullmatch(name) is not None
+    return all(HANDOFFS.fullmatch(each) for each in os.listdir(run.data / name))
+
+
 def _forget(run: RunDir) -> bool:
     """Remove the run's folder and its pointer; False where anything about it is not as we left it."""
     try:
-        names = [entry.name for entry in os.scandir(run.data) if entry.is_file(follow_symlinks=False)]
-        if len(names) != len(os.listdir(run.data)) or not all(OURS.fullmatch(name) for name in names):
+        entries = list(os.scandir(run.data))
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        known = all(OURS.fullmatch(name) for name in names) and all(_is_ours(run, name) for name in folders)
+        if len(names) + len(folders) != len(entries) or not known:
             return False
         with open(run.lock, "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if "run.json" not in names or not is_over(run):
                 return False
+            for name in folders:
+                shutil.rmtree(run.data / name)
             # what makes it a run goes last: where we are interrupted, the next one begins again
             for name in sorted({*names, run.lock.name} - {"run.json", "exit_status"}):
                 (run.data / name).unlink()

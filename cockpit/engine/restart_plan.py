@@ -98,7 +98,8 @@ def _check_can(state: State, standing: Standing) -> None:
 
 def cost(state: State) -> str:
     """What a restart would lose where the script cannot go on by itself."""
-    words = f"{state.script} does not call cockpit.session, so a new process would begin at the first epoch"
+    neither = f"{state.script} does not call cockpit.session and was started without --resume-with"
+    words = f"{neither}, so a new process would begin at the first epoch"
     if not state.step:
         return words + " (see the README: three lines in the script)"
     spent = f", {duration(state.at_s - state.started_s)} of training," if state.started_s is not None else ""

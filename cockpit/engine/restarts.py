@@ -28,14 +28,12 @@ from .hear import Ears
 from .launch import INJECT
 from .likeness import likeness_of
 from .next_environ import theirs
-from .next_life import environ_of, start_keeper, start_of
+from .next_life import BACK, environ_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
 from .restart_preview import preview
 from .rundir import RunDir, read_json, write_json
 
-BACK = "back"
-"""In the folder of a life: what the process of before starts from, should the new one fail."""
 WORDS_LONGEST = 300
 
 
@@ -50,6 +48,8 @@ class Restarts:
         self._keepers: list[subprocess.Popen[bytes]] = []
         self._told: set[tuple[int, str]] = set()
         self._written: tuple[object, ...] | None = None
+        self.carried: set[str] = set()
+        """Restarts in the ledger that others see to, until their process has begun."""
 
     # ---- asked for ----
 
@@ -119,8 +119,8 @@ class Restarts:
         return self._pending() is not None
 
     def _pending(self) -> Entry | None:
-        ledger = self._record.state.ledger
-        return next((e for e in reversed(ledger) if is_restart(e) and e.state in ("queued", "applying")), None)
+        ledger = (entry for entry in reversed(self._record.state.ledger) if entry.id not in self.carried)
+        return next((e for e in ledger if is_restart(e) and e.state in ("queued", "applying")), None)
 
     def _folder_of(self, change: str) -> str | None:
         for _, folder in lives.folders(str(self._run.data)):
@@ -211,7 +211,6 @@ class Restarts:
         self, change: str, environ: Mapping[str, str], asked: Mapping[str, Any], before: Mapping[str, Any]
     ) -> None:
         pids, facts = processes.read_pids(self._run), self._run.facts()
-        lead = self._ears.lead()
         assert pids is not None
         number = 2 + sum(1 for _ in lives.folders(str(self._run.data)))
         folder = self._run.data / f"life-{number}"

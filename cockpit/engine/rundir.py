@@ -89,6 +89,11 @@ class RunDir:
         return self.data / "engine.lock"
 
     @property
+    def engine_file(self) -> Path:
+        """``engine.json``: which process the engine is, where it may have another training process follow."""
+        return self.data / "engine.json"
+
+    @property
     def engine_log(self) -> Path:
         """What an engine had to say when something went wrong with itself."""
         return self.data / "engine.log"

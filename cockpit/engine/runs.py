@@ -13,9 +13,10 @@ from pathlib import Path
 
 from cockpit.history.journal import has_ended
 from cockpit.model.errors import NoSuchRun
+from cockpit.probe import lives
 
 from .processes import is_alive, is_here, other_host, read_exit, read_pids
-from .rundir import RunDir, default_sockets, rundir_at, runs_folder
+from .rundir import RunDir, default_sockets, read_json, rundir_at, runs_folder
 
 STARTING_S_AT_MOST = 30.0
 
@@ -95,7 +96,7 @@ def look(run: RunDir) -> Listed:
 
 def _state(run: RunDir, facts: dict[str, object]) -> str:
     if read_exit(run) is not None:
-        return "ended"
+        return "running" if _may_go_on(run, facts) else "ended"
     if not is_here(facts):
         return "lost" if other_host(facts) is None else "elsewhere"
     pids = read_pids(run)
@@ -105,12 +106,24 @@ def _state(run: RunDir, facts: dict[str, object]) -> str:
         if keeper or is_alive(pids.training, pids.training_started):
             return "running"
         return "lost" if read_exit(run) is None else "ended"
-    return "starting" if _is_young(run) else "lost"
+    return "starting" if is_young(run) else "lost"
 
 
-def _is_young(run: RunDir) -> bool:
+def _may_go_on(run: RunDir, facts: dict[str, object]) -> bool:
+    """Whether its engine, which may have another process follow, has not said yet that this was the end."""
+    if not (facts.get("on_crash") or facts.get("resume_with")) or not is_here(facts):
+        return False
+    engine = read_json(run.engine_file)
+    alive = isinstance(pid := engine.get("pid"), int) and is_alive(pid, engine.get("started_ticks"))
+    return alive and not is_over(run)
+
+
+def is_young(run: RunDir) -> bool:
+    """Whether its present process has only just been asked for, so that its pids may not be known yet."""
+    life = run.life
+    begun = run.facts_file if life == run.data else life / lives.GO
     try:
-        return time.time() - run.facts_file.stat().st_mtime < STARTING_S_AT_MOST
+        return time.time() - begun.stat().st_mtime < STARTING_S_AT_MOST
     except OSError:
         return False
 

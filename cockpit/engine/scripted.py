@@ -12,13 +12,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
 from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
+from cockpit.probe import lives
 
+from . import scripted_files
 from .scripted_line import Line
+from .scripted_options import options
 
 LOADER = "train.py:41"
 SCRIPT = {
@@ -33,27 +35,6 @@ BLOCK_S = 0.5
 STALL_MS = 90.0
 
 
-def options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Times are of the scripted model, in milliseconds; ``--speed 10`` plays them ten times as fast."""
-    parser = argparse.ArgumentParser(prog="python -m cockpit.engine.scripted")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=100, help="in each epoch")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--model-ms", type=float, default=8.0, help="forward, backward and optimizer of a step")
-    parser.add_argument("--load-ms", type=float, default=24.0, help="to load a batch, in one process")
-    parser.add_argument("--speed", type=float, default=1.0)
-    parser.add_argument("--exit", type=int, default=0, help="exit status; negative: end by that signal")
-    parser.add_argument("--save-s", type=float, default=None, help="handle SIGTERM by saving for so long")
-    parser.add_argument("--print-every", type=int, default=10, help="steps between lines of output; 0: none")
-    parser.add_argument("--silent", action="store_true", help="say nothing to the engine, as if torch never came")
-    parser.add_argument("--refuse", action="append", default=[], metavar="KNOB=REASON")
-    parser.add_argument("--session", action="store_true", help="can be restarted: hands over as with cockpit.session")
-    parser.add_argument("--hold", type=int, default=0, help="so many processes wait in their second epoch to hand over")
-    parser.add_argument("--fail-if", default=None, metavar="NAME=STATUS", help="with this variable set, end so at once")
-    parser.add_argument("--roll-back", default=None, metavar="REASON", help="every change comes back with this")
-    return parser.parse_args(words)
-
-
 class Trainer:
     """The scripted loop. All figures come from ``step_parts``; the clock only paces them."""
 
@@ -66,6 +47,9 @@ class Trainer:
         self.refuse = dict(item.split("=", 1) for item in chosen.refuse)
         self.start = self._read_start()
         self.step = self.epoch = self.in_epoch = 0
+        if chosen.resume is not None:
+            self.step, self.epoch = scripted_files.load(chosen.resume)
+            print(f"resumes at epoch {self.epoch} step {self.step}", flush=True)
         self.change: str | None = None
         self.pause: str | None = None
         self.samples_by_epoch: list[int] = []
@@ -121,15 +105,20 @@ class Trainer:
 
     def greeting(self) -> dict[str, Any]:
         """What hello says beside the rest."""
-        return {}
+        return {"env": {name: os.environ.get(name) for name in self.start.get("env", ())}}
 
     def _one_step(self) -> float:
         parts = self.step_parts()
         time.sleep(parts["wall_ns"] / 1e9 / self.chosen.speed)
         self.step += 1
+        if os.environ.get(ENV_LIFE):
+            lives.mark(os.environ[ENV_LIFE], lives.STEPPED)
         for sums in (self.tick, self.block):
             for name, value in (*parts.items(), ("steps", 1), ("samples", self.chosen.batch)):
                 sums[name] = sums.get(name, 0) + value
+        self._may_crash()
+        if self.chosen.save_every and self.step % self.chosen.save_every == 0:
+            scripted_files.save(self.step, self.epoch)
         every = self.chosen.print_every
         if every and self.step % every == 0:
             print(f"epoch {self.epoch} step {self.step} loss {1.0 / (1.0 + 0.01 * self.step):.4f}", flush=True)
@@ -140,6 +129,14 @@ class Trainer:
         if self.block["steps"] >= 10 and self.block["wall_ns"] >= BLOCK_S * 1e9:
             self._say_block()
         return parts["wall_ns"]
+
+    def _may_crash(self) -> None:
+        name, _, value = (self.chosen.crash_if or "").partition("=")
+        if self.step == self.chosen.crash_at and scripted_files.lives_so_far() < self.chosen.crash_times:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name and str(self.knobs.get(name)) == value:
+            self._say_tick()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _stand_still(self) -> None:
         """Until it is told to go on."""

@@ -11,9 +11,10 @@ import sys
 import time
 from typing import Any
 
-from cockpit.model.names import ENV_LIFE, ENV_RUN
+from cockpit.model.names import ENV_RUN
 from cockpit.probe import lives
 
+from . import scripted_files
 from .scripted import Trainer
 
 HELD_S_AT_MOST = 300.0
@@ -25,7 +26,7 @@ class Resumable(Trainer):
     def __init__(self, chosen: argparse.Namespace) -> None:
         super().__init__(chosen)
         go = lives.read(lives.current(os.environ[ENV_RUN]), lives.GO)
-        self.epoch, self.step = int(go.get("epoch", 0)), int(go.get("step", 0))
+        self.epoch, self.step = int(go.get("epoch") or 0), int(go.get("step") or 0)
         self.change = self.start.get("change")
         self.wanted: dict[str, Any] | None = None
         handed = sum(lives.HANDOFF in lives.read(folder, lives.GO) for _, folder in lives.folders(os.environ[ENV_RUN]))
@@ -34,17 +35,13 @@ class Resumable(Trainer):
 
     def greeting(self) -> dict[str, Any]:
         """``set_early``: as if it set what torch reads."""
-        return {"set_early": ["SCRIPTED"], "env": {name: os.environ.get(name) for name in self.start.get("env", ())}}
+        return {**super().greeting(), "set_early": ["SCRIPTED"]}
 
     def _say_loaders(self) -> None:
         super()._say_loaders()
-        self.line.say({"m": "session", "names": ["model"], "epochs": self.chosen.epochs, "epoch": self.epoch})
-
-    def _one_step(self) -> float:
-        took = super()._one_step()
-        if os.environ.get(ENV_LIFE):
-            lives.mark(os.environ[ENV_LIFE], lives.STEPPED)
-        return took
+        every = self.start.get("handoff_every", 0)
+        told = {"names": ["model"], "epochs": self.chosen.epochs, "epoch": self.epoch, "every": every, "reason": None}
+        self.line.say({"m": "session", **told})
 
     def take(self, message: dict[str, Any]) -> None:
         """``handoff`` and ``handoff_drop``."""
@@ -60,6 +57,11 @@ class Resumable(Trainer):
         while epoch == self.held and self.wanted is None and time.monotonic() < until_s:
             time.sleep(0.01)
             self._hear()
+        every = self.start.get("handoff_every", 0)
+        if every and epoch % every == 0:
+            scripted_files.hand_off(epoch, self.chosen.epochs, self.step)
+            known = {"id": None, "state": "written", "epoch": epoch, "step": self.step, "bytes": 1, "seconds": 0.0}
+            self.line.say({"m": "handoff", **known})
         if self.wanted is None or epoch >= self.chosen.epochs:
             return
         wanted, self.wanted = self.wanted, None

@@ -22,6 +22,8 @@ from cockpit.model.errors import StartError
 from cockpit.model.knobs import Value
 
 from . import launch
+from .checkpoints import check_resume
+from .crash_plan import RESTART, WAITS_S
 from .processes import boot_id, other_host
 from .rundir import RunDir, new_rundir, runs_folder, safe_sockets, write_json
 from .runs import is_over
@@ -47,7 +49,10 @@ class Spec:
 
     ``setup`` applies to every training loader from the start, ``loaders`` to named ones (``train.py:41``).
     ``variables``: what the training finds in its environment, other than the caller's (None: taken away).
-    ``grace_s``: how long a soft stop waits.
+    ``grace_s``: how long a soft stop waits. ``on_crash``: it is tried again by itself, after ``crash_waits_s``.
+    ``handoff_every``: a hand-off at the end of every so many epochs, where the script calls ``cockpit.session``; None:
+    as ``on_crash`` needs it. ``resume_with``: words by which the script itself resumes, from the newest of
+    ``checkpoints`` (a pattern).
     """
 
     words: Sequence[str]
@@ -58,6 +63,11 @@ class Spec:
     variables: Mapping[str, str | None] = field(default_factory=dict)
     at: Sequence[Scheduled] = ()
     grace_s: float = GRACE_S
+    on_crash: bool = False
+    crash_waits_s: Sequence[float] = WAITS_S
+    handoff_every: int | None = None
+    resume_with: str | None = None
+    checkpoints: str | None = None
     state_dir: Path | None = None
     cwd: Path | None = None
     environ: Mapping[str, str] | None = None
@@ -68,6 +78,8 @@ def start_run(spec: Spec) -> RunDir:
     environ = dict(os.environ) if spec.environ is None else spec.environ
     cwd = _here() if spec.cwd is None else spec.cwd
     argv, script = launch.command_for(spec.words, spec.is_script, environ, cwd)
+    if spec.resume_with is not None:
+        check_resume(spec.resume_with, argv)
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
     env = launch.environment(launch.with_variables(environ, spec.variables), run.data, run.socket)
@@ -132,7 +144,9 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
     ]
     loaders = {name: dict(knobs) for name, knobs in spec.loaders.items()}
     try:
-        write_json(run.start_file, {"run": run.name, "set": dict(spec.setup), "loaders": loaders, "at": at})
+        every = spec.handoff_every if spec.handoff_every is not None else int(spec.on_crash)
+        start = {"run": run.name, "set": dict(spec.setup), "loaders": loaders, "at": at, "handoff_every": every}
+        write_json(run.start_file, start)
         facts = {
             "run": run.name,
             "argv": list(argv),
@@ -142,6 +156,10 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
             "loaders": loaders,
             "environment": dict(spec.variables),
             "grace_s": spec.grace_s,
+            "on_crash": RESTART if spec.on_crash else None,
+            "crash_waits_s": list(spec.crash_waits_s),
+            "resume_with": spec.resume_with,
+            "checkpoints": spec.checkpoints,
             "started_s": round(time.time(), 3),
             "host": socket.gethostname(),
             "boot": boot_id(),

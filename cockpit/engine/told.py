@@ -12,6 +12,7 @@ from typing import Any
 
 from cockpit.history.state import State
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.crash import HandoffSeen, IdentitySeen, SessionSeen
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
 from cockpit.model.knobs import Value
 from cockpit.model.pause import ASKED, OVER, PAUSED, REFUSED, RESUMING, PauseMoved
@@ -96,6 +97,29 @@ def moved_of(message: Message, at_s: float) -> ChangeMoved:
         reason=message.get("reason"),
         note=message.get("note"),
     )
+
+
+def session_of(message: Message, at_s: float) -> SessionSeen:
+    """``session``."""
+    names, reason = tuple(str(name) for name in message.get("names") or ()), message.get("reason")
+    return SessionSeen(at_s, names, _count(message, "epochs"), int(message.get("every") or 0), reason)
+
+
+def handoff_of(message: Message, at_s: float) -> HandoffSeen | None:
+    """``handoff``: one that was written, or could not be; None for what is on its way, or had no occasion."""
+    state, reason = message.get("state"), message.get("reason")
+    if state not in ("written", "gone", "failed") or (state == "failed" and message.get("id") is not None):
+        return None
+    if reason is not None:
+        return HandoffSeen(at_s, reason=str(reason))
+    epoch, step, size = (_count(message, name) for name in ("epoch", "step", "bytes"))
+    taken_s = message.get("seconds")
+    return HandoffSeen(at_s, epoch, step, size, None if taken_s is None else float(taken_s))
+
+
+def identity_of(message: Message, at_s: float) -> IdentitySeen:
+    """``identity``."""
+    return IdentitySeen(at_s, {str(name): str(value) for name, value in dict(message["env"]).items()})
 
 
 def pause_of(message: Message, at_s: float) -> PauseMoved:

@@ -21,11 +21,11 @@ from cockpit.model.pause import ASKED, RESUMING, PauseMoved
 from cockpit.wire.codec import to_plain
 
 from . import changes
+from .following import Following
 from .hear import Ears
 from .kernel_view import kernel_view
 from .processes import name_of, read_pids, send
 from .record import Record
-from .restarts import Restarts
 from .rundir import RunDir
 from .told import pause_message
 
@@ -45,14 +45,14 @@ class Verbs:
         run: RunDir,
         record: Record,
         ears: Ears,
-        restarts: Restarts,
+        following: Following,
         clock: Callable[[], float],
         grace_s: float,
     ) -> None:
         self._run = run
         self._record = record
         self._ears = ears
-        self._restarts = restarts
+        self._following = following
         self._clock = clock
         self._grace_s = grace_s
         self.told: set[int] = set()
@@ -70,7 +70,7 @@ class Verbs:
         if not isinstance(knobs, dict) or not (loader is None or isinstance(loader, str)):
             raise UsageError("set takes knobs by name, and a loader or none")
         return self._carry_out(
-            changes.ask(self._record.state, self._clock(), _new_id(), knobs, bool(args.get("now")), loader)
+            changes.ask(self._record.state, self._clock(), new_id(), knobs, bool(args.get("now")), loader)
         )
 
     def _restart(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Verbs:
         texts = isinstance(env, dict) and all(value is None or isinstance(value, str) for value in env.values())
         if not texts:
             raise UsageError("restart takes environment variables by name, each with a text or null")
-        return self._restarts.preview(env) if args.get("only_look") else self._restarts.ask(env, _new_id())
+        return self._following.restarts.preview(env) if args.get("only_look") else self._following.ask(env, args)
 
     def _back_by_restart(self, stack: int, side: int, origin: str) -> dict[str, Any] | None:
         """An undo or redo of a restart is another restart, with the values of before; None where it is none."""
@@ -90,22 +90,20 @@ class Verbs:
         if not values:
             raise CockpitError("a restart that changed nothing cannot be taken back")
         env = {name: None if value in (None, UNSET) else str(value) for name, value in values.items()}
-        return {**self._restarts.ask(env, _new_id(), origin), "of": found[-1].id, "what": words_of(found[-1])}
+        return {**self._following.ask(env, {}, origin), "of": found[-1].id, "what": words_of(found[-1])}
 
     def _undo(self, args: dict[str, Any]) -> dict[str, Any]:
         if (asked := self._back_by_restart(0, 0, "undo")) is not None:
             return asked
-        return self._carry_out(changes.undo(self._record.state, self._clock(), _new_id()))
+        return self._carry_out(changes.undo(self._record.state, self._clock(), new_id()))
 
     def _redo(self, args: dict[str, Any]) -> dict[str, Any]:
         if (asked := self._back_by_restart(1, 1, "redo")) is not None:
             return asked
-        return self._carry_out(changes.redo(self._record.state, self._clock(), _new_id()))
+        return self._carry_out(changes.redo(self._record.state, self._clock(), new_id()))
 
     def _drop(self, args: dict[str, Any]) -> dict[str, Any]:
-        waiting = self._restarts.under_way
-        if waiting and not self._restarts.call_off():
-            raise CockpitError("the training has handed over already: the new process goes on")
+        waiting = self._following.drop()
         if waiting and not changes.anything_waits(self._record.state):
             return {"dropped": ["restart"]}
         return self._carry_out(changes.drop(self._record.state, self._clock()))
@@ -137,7 +135,7 @@ class Verbs:
         state = self._record.state
         if state.phase in ("ended", "lost"):
             raise CockpitError(f"{state.run} has ended: there is nothing left to look at")
-        question, asked = _new_id(), self._ears.members()
+        question, asked = new_id(), self._ears.members()
         for probe in asked:
             probe.send({"m": "dump", "id": question})
         pids = [probe.pid for probe in asked]
@@ -155,7 +153,7 @@ class Verbs:
         if reason is not None:
             raise CockpitError(reason)
         if not pause.is_asked(state):
-            self._record.happen(PauseMoved(now_s, _new_id(), ASKED, state.step))
+            self._record.happen(PauseMoved(now_s, new_id(), ASKED, state.step))
         return self._tell_pause()
 
     def _resume(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -179,17 +177,21 @@ class Verbs:
         grace_s = self._grace_s if args.get("grace_s") is None else args["grace_s"]
         if isinstance(grace_s, bool) or not isinstance(grace_s, (int, float)) or not 0 <= grace_s <= GRACE_S_AT_MOST:
             raise UsageError("the grace is a number of seconds")
-        now_s = self._clock()
-        until_s = now_s + min(grace_s, FORCED_GRACE_S if args.get("force") else grace_s)
+        self._following.stopping()
+        return self.stop_softly(grace_s, bool(args.get("force")))
+
+    def stop_softly(self, grace_s: float | None = None, force: bool = False) -> dict[str, Any]:
+        """The training alone is told; once its grace is over, everything of the run. Another process may follow."""
+        state, now_s = self._record.state, self._clock()
+        grace_s = self._grace_s if grace_s is None else grace_s
+        until_s = now_s + min(grace_s, FORCED_GRACE_S if force else grace_s)
         pids = read_pids(self._run)
-        if state.phase == "stopping" and not args.get("force"):
+        if state.phase == "stopping" and not force:
             # asked again: the first grace goes on, and its signal is not repeated (many scripts die at a second one)
             return {"pid": state.pid, "until_s": state.stopping_until_s, "again": True}
         if state.phase == "stopping" and state.stopping_until_s is not None:
             until_s = min(until_s, state.stopping_until_s)
         elif pids is not None:
-            self._restarts.stopping()
-            pids = read_pids(self._run) or pids
             if state.phase == "paused" or pause.is_asked(state):
                 self._resume({})  # its own handlers may only note the signal, and look after the step
             # a shell that is told to end does not tell what it runs
@@ -205,7 +207,7 @@ class Verbs:
         return status_of(self._record.state, self._clock())
 
 
-def _new_id() -> str:
+def new_id() -> str:
     """Unique over engines too: a probe ignores an id that it knows."""
     return "c" + secrets.token_hex(4)
 

@@ -65,7 +65,8 @@ ROLLED_BACK_SHOWN_S = 10.0
 def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activity:
     """What the run is doing at ``now_s``; ``for_badge``: or that a change has just come back."""
     if state.phase != "running":
-        began = {"ended": state.ended_s, "lost": state.ended_s, "starting": state.started_s}
+        waits_s = state.crash.at_s if state.crash is not None else state.started_s
+        began = {"ended": state.ended_s, "lost": state.ended_s, "starting": waits_s}
         since = {**began, "paused": state.paused_since_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
     stalled = _leaving(state, now_s) or _stalled(state)

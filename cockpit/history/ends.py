@@ -22,14 +22,20 @@ ENDED = "ended"
 """A change under which the training ended, not as it should: nobody has seen that it may stay."""
 
 
-def close_pending(state: State, at_s: float) -> State:
-    """The training has ended: what was still asked for never came into force."""
+def close_begun(state: State, at_s: float) -> State:
+    """The process has ended: steps may have run under what had begun, and it may be what ended them."""
     for entry in state.ledger:
         begun = entry.state == "applying" and entry.at_step is not None
         if entry.state == "settling" or begun:
-            # steps may have run under it, and it may be what ended them: never "not applied"
             state = with_entry(state, _ended_under(state, entry, at_s))
-        elif entry.state in PENDING:
+    return state
+
+
+def close_pending(state: State, at_s: float) -> State:
+    """The training has ended: what was still asked for never came into force."""
+    state = close_begun(state, at_s)
+    for entry in state.ledger:
+        if entry.state in PENDING and not (entry.state == "applying" and entry.at_step is not None):
             never = why_never(state, entry.asked)
             after = replace(entry, state="refused", state_s=at_s, verdict=NOT_COMPARABLE, reason=never)
             state = with_entry(state, after)

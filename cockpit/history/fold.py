@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.crash import Crashed, HandoffSeen, IdentitySeen, Resumed, SessionSeen
 from cockpit.model.disk import DiskSeen
 from cockpit.model.events import (
     BaselineSet,
@@ -38,7 +39,7 @@ from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, ends, environment, gpu, measure, pause, ranks, trials
+from . import compiled, crash, ends, environment, gpu, measure, pause, trials
 from .state import EPOCHS_LONGEST, State
 
 
@@ -66,8 +67,8 @@ def _run_started(state: State, event: RunStarted) -> State:
         script=event.script,
         setup=dict(event.setup),
         loader_setups={name: dict(knobs) for name, knobs in (event.loaders or {}).items()},
-        started_s=event.at_s,
         environment=environment.from_start(event.environment) or None,
+        started_s=event.at_s,
     )
 
 
@@ -177,23 +178,12 @@ def _disk(state: State, event: DiskSeen) -> State:
 
 def _ended(state: State, event: TrainingEnded) -> State:
     phase = "lost" if event.exit_status is None else "ended"
-    state = pause.closed(state, event.at_s)
-    latest = state.latest
-    if latest is not None:
-        # what it was, and not what is: nobody uses a core or makes a batch any more
-        latest = Sampled(latest.at_s, latest.span_s, latest.step, latest.epoch, latest.step_in_epoch)
     ended = replace(
-        state,
-        latest=latest,
-        loaders=tuple(replace(loader, workers=()) for loader in state.loaders),
+        crash.at_rest(state, event.at_s),
         phase=phase,
         exit_status=event.exit_status,
         survivors=event.survivors,
         ended_s=event.at_s,
-        ranks=(),
-        team=ranks.at_rest(state.team),
-        step=ranks.last_step(state),
-        gpu=gpu.at_rest(state.gpu),
     )
     return ends.close_pending(ended, event.at_s)
 
@@ -212,6 +202,11 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     RanksSeen: _team,
     StacksSeen: _stacks,
     PauseMoved: pause.moved,
+    SessionSeen: crash.session,
+    HandoffSeen: crash.handoff,
+    IdentitySeen: crash.identity,
+    Crashed: crash.crashed,
+    Resumed: crash.resumed,
     LoadersSeen: _loaders,
     Sampled: _sampled,
     GpuSampled: _gpu,

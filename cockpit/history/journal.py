@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cockpit.model.crash import Resumed
 from cockpit.model.events import Event
 from cockpit.model.names import SCHEMA
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
@@ -60,7 +61,8 @@ class Journal:
             self._first = None
         if self._missing or self._file < 0 or not self._write(pack(event_to_plain(event))):
             self._go_on_after_loss(after)
-        elif self._written > self._segment_bytes:
+        elif self._written > self._segment_bytes or isinstance(event, Resumed):
+            # who looks for the end of the run looks at the last segment, and this one holds an end that was none
             self._open_segment(after)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from cockpit.analysis.compare import WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.model.knobs import UNSET, show_value
 
-from . import compiled, disk, ranks
+from . import compiled, crash, disk, ranks
 from .activity import words_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -22,10 +22,11 @@ from .knobs import knob_rows, not_applied, tuned_loaders, tuned_setup
 from .measure import phases_of
 from .pause import paused_for_s
 from .save import measured_now
+from .spans import duration as duration
 from .state import LEDGER_LONGEST, Entry, Phases, State
 from .status import rounded, status_of
 
-AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled"}
+AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled", "crash": "after a crash"}
 """Where a change came from, if not from somebody's asking for it by name."""
 WAIT_SHARE_TOLD = 0.10
 """Waiting less than this share of a step is not called holding back."""
@@ -110,6 +111,8 @@ def text_of(state: State, now_s: float) -> list[str]:
     lines += ["", "Held it back", *[f"  {line}" for line in held_back(state)]]
     if low := disk.words(state):
         lines += ["", f"Its disk: {low}"]
+    if crashed := crash.words(state, now_s):
+        lines += ["", f"Crashed: {crashed}"]
     if state.survivors:
         lines += ["", f"Left running: {', '.join(state.survivors)}"]
     return lines
@@ -256,15 +259,3 @@ def rate_words(per_s: float | None) -> str:
     if per_s is None:
         return "–"
     return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.1f}" if per_s >= 10 else f"{per_s:.2f}"
-
-
-def duration(seconds: float) -> str:
-    """A span of time as people say it: ``42 s``, ``3 min 10 s``, ``2 h 05 min``, ``3 d 04 h``."""
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 172800:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.crash import Crashed, HandoffSeen, SessionSeen
 from cockpit.model.events import (
     BlockMeasured,
     EpochEnded,
@@ -160,12 +161,12 @@ class State:
     ``pause``: the newest word on the newest pause; ``paused_s``: seconds of all that are over.
     ``recent``: samples in which steps ended, each with all that was sampled since the one before; ``stepping``: what
     was sampled since the newest of them.
-    ``leaving_s``: since when the script is through and the process ends, which may take its time.
     ``environment``: variables that were asked for and are in force: by name what they were when the run began, and are
     now (None: not set).
     ``session``: that the script has called ``cockpit.session``; ``handoff``: the newest that was written, and
     ``handoff_failed`` why a later one was not. ``identity``: variables by which a new process reports under the same
     name. ``crash``: the newest that nothing has followed yet; ``crashes``: all since a person last had it begin.
+    ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
     run: str = ""
@@ -174,8 +175,8 @@ class State:
     script: str = ""
     setup: Mapping[str, Value] | None = None
     loader_setups: Mapping[str, Mapping[str, Value]] | None = None
-    phase: str = "starting"
     environment: Mapping[str, tuple[str | None, str | None]] | None = None
+    phase: str = "starting"
     started_s: float | None = None
     ended_s: float | None = None
     stopping_until_s: float | None = None
@@ -203,6 +204,12 @@ class State:
     optimizer_steps: int | None = None
     longest_s: Mapping[str, float] | None = None
     leaving_s: float | None = None
+    session: SessionSeen | None = None
+    handoff: HandoffSeen | None = None
+    handoff_failed: str | None = None
+    identity: Mapping[str, str] | None = None
+    crash: Crashed | None = None
+    crashes: tuple[Crashed, ...] = ()
     pause: PauseMoved | None = None
     paused_since_s: float | None = None
     paused_s: float = 0.0

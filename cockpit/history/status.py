@@ -11,7 +11,7 @@ from typing import Any
 from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.names import SCHEMA
 
-from . import compiled, disk, pause, ranks
+from . import compiled, crash, disk, pause, ranks
 from .activity import activity_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -51,6 +51,8 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "activity": activity.word if state.phase == "running" else None,
         "activity_s": activity.for_s,
         "pause": pause.plain(state),
+        "crash": crash.plain(state),
+        "handoff": crash.handoff_plain(state),
         "paused_s": pause.paused_for_s(state, now_s),
         "epoch": state.epoch,
         "step": state.step,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Union, get_args
 
 from .compiled import CompiledSeen
+from .crash import Crashed, HandoffSeen, IdentitySeen, Resumed, SessionSeen
 from .disk import DiskSeen
 from .gpu import GpuSampled
 from .knobs import Value
@@ -75,8 +76,8 @@ class RunStarted:
     script: str
     setup: Mapping[str, Value]
     loaders: Mapping[str, Mapping[str, Value]] | None = None
-
     environment: Mapping[str, str | None] | None = None
+
 
 @dataclass(frozen=True)
 class ProcessStarted:
@@ -204,7 +205,7 @@ class EpochEnded:
 @dataclass(frozen=True)
 class ChangeAsked:
     """Somebody asked for a change. ``loader`` None means all training loaders. ``origin``: ``person``,
-    ``schedule``, ``undo``, ``redo``."""
+    ``schedule``, ``undo``, ``redo``, ``crash``."""
 
     at_s: float
     id: str
@@ -290,6 +291,7 @@ class EventsDropped:
 Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
-    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, DiskSeen, PauseMoved,
+    StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, DiskSeen, PauseMoved, SessionSeen, HandoffSeen, IdentitySeen,
+    Crashed, Resumed,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

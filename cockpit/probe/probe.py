@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
+from ..model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA
 from . import unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
@@ -21,9 +21,11 @@ from .guard import Guard
 from .handoff.live import Handoff
 from .hold import Hold
 from .hooks import LoaderHooks
+from .identity import Identity
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
+from .leaving import leave_word
 from .link import Link
 from .one_size import OneSize
 from .patience import least_s
@@ -96,6 +98,7 @@ class Probe:
         self.handoff = Handoff(
             torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ
         )
+        self.identity = Identity()
         self.link = self._new_link()
         self.child = is_child()
         self._said_off = 0
@@ -123,7 +126,10 @@ class Probe:
             "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
             "devices": list(self.devices.names), **self.origin,
         }  # fmt: skip
-        return [hello, self._loaders(), *self.asks.last_words(), *self.hold.last_words(), *self.handoff.last_words()]
+        return [hello, self._loaders(), *self.asks.last_words(), *self._last_told()]
+
+    def _last_told(self) -> list[dict[str, Any]]:
+        return [*self.hold.last_words(), *self.handoff.last_words(), *self.identity.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
@@ -180,6 +186,8 @@ class Probe:
         self._gather(now)
         if (answer := self.guard.run("stacks", self.stacks.beat, now)) is not None:
             self.link.say(answer)
+        if (found := self.guard.run("identity", self.identity.look, now)) is not None:
+            self.link.say(found)
         self._exchange()
         self.guard.run("pause", self.hold.beat, self.link.connected, PERIOD_S)
         self.hooks.look_again(now)
@@ -287,6 +295,7 @@ class Probe:
         self.asks.restart()
         self.landing.restart()
         self.handoff.restart()
+        self.identity = Identity()
         self._unread = True
 
     def at_exit(self) -> None:
@@ -297,6 +306,9 @@ class Probe:
         if self._over:
             return
         self._over, self.pulse.wanted = True, False
+        folder = self._environ.get(ENV_LIFE) or self._environ.get(ENV_RUN)
+        if folder and (self.recorder.steps or not self.child):
+            self.guard.run("leaving", leave_word, folder, self.recorder.steps > 0)
         self.pulse.stop(0.03)
         self.batching.closing = True
         self.guard.run("handoff", self.handoff.at_exit)

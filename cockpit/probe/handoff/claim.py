@@ -39,4 +39,4 @@ def _holder(path: str) -> int | None:
 
 def was_handed_over(life: str) -> bool:
     """Whether the process before has written a hand-off for this life, or for the one whose place it takes."""
-    return any(lives.HANDOFF in lives.read(folder, lives.GO) for folder in (life, os.path.dirname(life)))
+    return any(lives.read(folder, lives.GO).get(lives.HANDOFF) for folder in (life, os.path.dirname(life)))

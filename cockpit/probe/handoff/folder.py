@@ -228,13 +228,18 @@ def read(torch: Any, path: str, owner: Owner) -> Found:
             "it holds %s, and the script now asks for %s"
             % (", ".join(things or ()) or "nothing", ", ".join(owner.things))
         )
-    state_path = os.path.join(path, STATE)
-    if _size(state_path) != manifest["bytes"] or _pickle_crc(state_path) != manifest["pickle_crc"]:
+    if not is_whole(path, manifest):
         raise Refused("it is damaged: %s is not what was written" % STATE)
-    state = _load(torch, state_path)
+    state = _load(torch, os.path.join(path, STATE))
     if contents_of(torch, state).tensors != manifest["tensors"]:
         raise Refused("it is damaged: its tensors are not what was written")
     return Found(int(os.path.basename(path)), path, manifest, state)
+
+
+def is_whole(path: str, manifest: dict[str, Any]) -> bool:
+    """Whether its state is as long as it was, and its part without tensors what it was."""
+    state_path = os.path.join(path, STATE)
+    return bool(_size(state_path) == manifest["bytes"] and _pickle_crc(state_path) == manifest["pickle_crc"])
 
 
 def manifest_of(path: str) -> dict[str, Any]:

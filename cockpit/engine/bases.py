@@ -1,0 +1,98 @@
+"""What a new process of a run could go on from: its newest hand-off, else the newest checkpoint of the script's own.
+
+Called by ``crashes`` and ``by_checkpoint``. It reads files and touches none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cockpit.history.state import State
+from cockpit.model.names import HANDOFF_FOLDER
+from cockpit.probe.handoff.folder import Refused, is_whole, manifest_of, numbers
+
+from .checkpoints import Search, resume_words, search_of
+from .crash_plan import Base
+from .restart_plan import cost
+from .rundir import RunDir
+
+Found = tuple["Base | None", "str | None"]
+"""The base, or why there is none."""
+
+
+class Bases:
+    """Of one run. ``clock`` gives seconds since the epoch."""
+
+    def __init__(self, run: RunDir, clock: Callable[[], float]) -> None:
+        self._run = run
+        self._facts = run.facts()
+        self.search: Search | None = search_of(self._facts, clock)
+
+    @property
+    def resumes_itself(self) -> bool:
+        """Whether it was told how the script resumes."""
+        return isinstance(self._facts.get("resume_with"), str)
+
+    def find(self, state: State, quiet: bool = True) -> Found:
+        """``quiet``: no process of the run trains any more."""
+        newest = self.handoff()
+        if newest is not None:
+            return newest, None
+        if self.resumes_itself:
+            return self.checkpoint(state, quiet)
+        session = state.session
+        if session is None or not session.names:
+            return None, cost(state)
+        if session.every and (state.epoch or 0) < session.every:
+            return Base("the start, since none was due before", "start", epochs_left=session.epochs, step=0), None
+        return None, _why_none(state.handoff_failed or session.reason, session.every)
+
+    def handoff(self) -> Base | None:
+        """The newest whole one, as far as can be told without reading its tensors."""
+        folder = str(self._run.data / HANDOFF_FOLDER)
+        try:
+            known = numbers(folder)
+        except OSError:
+            return None
+        for number in known:
+            path = os.path.join(folder, str(number))
+            try:
+                manifest = manifest_of(path)
+                if is_whole(path, manifest):
+                    return _of_handoff(number, path, manifest)
+            except (Refused, OSError, ValueError, KeyError):
+                continue
+        return None
+
+    def checkpoint(self, state: State, quiet: bool) -> Found:
+        """The newest complete one, in the words that the script takes."""
+        text = str(self._facts["resume_with"])
+        if self.search is None:
+            return Base(f"what {state.script} finds by itself", "itself", argv=tuple(resume_words(text, ""))), None
+        newest, passed = self.search.newest(quiet)
+        if newest is None:
+            looked = self.search.pattern or "a checkpoint's name"
+            return None, "; ".join(passed) or f"no file with {looked} was found in {self.search.cwd}"
+        words = tuple(resume_words(text, newest.path))
+        return Base(newest.path, newest.key, newest.path, words, at_s=newest.at_s), None
+
+
+def _why_none(reason: str | None, every: int) -> str:
+    if reason is not None:
+        return f"no hand-off could be written: {reason}"
+    return "no hand-off was written" + ("" if every else " (--handoff-every N writes one every N epochs)")
+
+
+def _of_handoff(number: int, path: str, manifest: Mapping[str, Any]) -> Base:
+    epoch, step, epochs = int(manifest["epoch"]), int(manifest["step"]), manifest.get("epochs")
+    return Base(
+        f"the hand-off after {epoch} epoch{'' if epoch == 1 else 's'}",
+        f"hand-off {number}",
+        path,
+        epoch=epoch,
+        epochs_left=max(0, int(epochs) - epoch) if isinstance(epochs, int) else None,
+        step=step,
+        at_s=float(manifest["created_s"]) if "created_s" in manifest else None,
+    )

@@ -1,0 +1,44 @@
+"""How this process ends, left in a file for the engine: by an exception that nobody caught, or by itself.
+
+Called by the probe at exit. Python has printed the traceback by then and remembers what it was; nothing is put in the
+place of ``sys.excepthook``, which is the script's. Who is killed leaves no word, and that tells it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from . import lives
+from .guard import attempt
+
+LEFT = "left.json"
+WORDS_LONGEST = 300
+
+
+def leave_word(folder: str, trains: bool) -> None:
+    """The word of who trained counts before that of its launcher, which only fails with it."""
+    before = lives.read(folder, LEFT)
+    if before.get("error") and before.get("trains") and not trains:
+        return
+    path = os.path.join(folder, LEFT)
+    new = "%s.%d" % (path, os.getpid())
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump({"pid": os.getpid(), "trains": trains, "error": error_words()}, file)
+        os.replace(new, path)
+    except OSError:
+        pass  # a folder that is gone or full: nothing is known then
+
+
+def error_words() -> str | None:
+    """What nobody caught, in one line; None where nothing was thrown, or by whoever wanted it to end."""
+    error: Any = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException) or isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return None
+    text, _ = attempt(str, error)  # it is the script's own, and may fail
+    lines = str(text or "").strip().splitlines()
+    words = "%s: %s" % (type(error).__name__, lines[0]) if lines else type(error).__name__
+    return words[:WORDS_LONGEST]

@@ -1,0 +1,206 @@
+"""After a crash, with real processes and real kills and no torch: tried again by itself or not, and what is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_runs import REPO, Started, python, scripted, wait_for
+
+from cockpit.engine import processes
+from cockpit.engine.runs import look
+from cockpit.engine.start import answers, ensure_engine
+from cockpit.history.report import text_of
+from cockpit.history.state import State
+from cockpit.probe import lives
+
+STEPS, EPOCHS = 20, 4
+SOON = (0.05, 0.1, 0.15)
+
+
+def training(*options: object, epochs: int = EPOCHS) -> list[str]:
+    return scripted("--session", "--epochs", epochs, "--steps", STEPS, "--speed", 20, "--print-every", 5, *options)
+
+
+def steps(run: Started) -> list[int]:
+    """Of every line that the training printed, whichever process did."""
+    lines = run.run.output.read_text().splitlines()
+    return [int(line.split()[3]) for line in lines if " loss " in line]
+
+
+def processes_begun(run: Started) -> int:
+    return run.run.output.read_text().count("begins at")
+
+
+def last(state: State) -> dict[str, Any]:
+    (*_, entry) = [each for each in state.ledger if each.origin == "crash"]
+    return {"state": entry.state, "note": entry.note, "reason": entry.reason, "asked": dict(entry.asked)}
+
+
+def test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost(start) -> None:
+    run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(1.0,))
+    seen = run.until("it waits", lambda status: status["state"] == "starting" and status["crash"] and status)
+    assert seen["crash"]["cause"] == "killed (SIGKILL)" and seen["crash"]["try"] == 1, seen["crash"]
+    assert seen["crash"]["goes_on_from"] == "the hand-off after 2 epochs" and seen["crash"]["next_s"]
+    assert look(run.run).state == "running", "it is not over, whatever its keeper wrote"
+    state = run.ended()
+    assert (state.phase, state.exit_status, state.step) == ("ended", 0, STEPS * EPOCHS)
+    assert steps(run) == [*range(5, 50, 5), *range(45, STEPS * EPOCHS + 1, 5)], "from step 40 on, and not from 0"
+    assert processes_begun(run) == 2 and state.crash is None and state.crashes[0].lost_steps in range(11)
+    told = last(state)
+    assert "killed (SIGKILL)" in told["note"] and "or a few more are lost" in told["note"], told
+    assert told["state"] in ("kept", "settling"), told
+    assert "after a crash" in "\n".join(text_of(state, state.at_s))
+    assert processes.read_exit(run.run) == (0, None)
+
+
+@pytest.mark.long
+def test_given_up_where_the_same_settings_come_no_further(start) -> None:
+    run = start(training("--crash-at", 50, "--crash-times", 9), on_crash=True, crash_waits_s=SOON)
+    state = run.ended()
+    assert (state.phase, state.exit_status, processes_begun(run)) == ("ended", 137, 2)
+    assert state.crash is not None and "twice under the same settings" in (state.crash.reason or "")
+    assert state.crash.offered and "cockpit restart" in "\n".join(text_of(state, state.at_s))
+    assert (run.run.life / lives.EXIT).read_text().split() == ["137"]
+
+
+def test_settings_that_had_not_settled_are_taken_back(start) -> None:
+    run = start(training("--crash-if", "num_workers=2", epochs=30), on_crash=True, crash_waits_s=SOON)
+    run.until("hand-offs", lambda status: status["handoff"])
+    change = run.ask("set", knobs={"num_workers": 2}, now=True)["result"]["id"]
+    state = run.ended()
+    assert (state.exit_status, processes_begun(run)) == (0, 2)
+    (blamed,) = [entry for entry in state.ledger if entry.id == change]
+    assert blamed.state == "ended" and "taken back" in (blamed.reason or "")
+    assert "num_workers" not in json.loads((run.run.life / "start.json").read_text())["set"]
+    assert "without num_workers" in last(state)["note"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("import sys; sys.exit(3)", 3),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", 130),
+        ("pass", 0),
+    ],
+    ids=["its own status", "told to end", "ctrl-c", "done"],
+)
+def test_who_ends_by_itself_or_is_told_to_is_not_tried_again(start, source: str, status: int) -> None:
+    run = start(python(source), on_crash=True, crash_waits_s=SOON)
+    state = run.ended()
+    assert (state.phase, state.exit_status, state.crash, state.ledger) == ("ended", status, None, ())
+
+
+@pytest.mark.long
+def test_a_script_that_cannot_go_on_is_told_the_cost_and_is_not_begun_anew(start) -> None:
+    run = start(scripted("--epochs", 40, "--steps", STEPS, "--speed", 20, "--crash-at", 400), on_crash=True)
+    state = run.ended()
+    assert state.exit_status == 137 and state.crash is not None and not state.crash.offered
+    words = "\n".join(text_of(state, state.at_s))
+    assert "does not call cockpit.session" in words and "steps" in words and "would be lost" in words
+    ensure_engine(run.run, to_show=True)
+    answer = run.ask("restart", env={}, environ=dict(os.environ))
+    assert not answer["ok"] and "would be lost" in answer["error"]
+
+
+@pytest.mark.long
+def test_stopped_while_it_waits_and_called_off(start) -> None:
+    for verb in ("stop", "drop"):
+        run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(60.0,))
+        run.until("it waits", lambda status: status["crash"])
+        assert run.ask(verb)["ok"]
+        state = run.ended()
+        assert (state.exit_status, processes_begun(run)) == (137, 1)
+        assert last(state)["state"] == "refused" and ("stopped" in last(state)["reason"]) == (verb == "stop")
+        assert state.crash is not None and state.crash.offered
+
+
+@pytest.mark.long
+def test_an_engine_lost_while_it_waits_gives_up_and_says_so(start) -> None:
+    run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(60.0,))
+    run.until("it waits", lambda status: status["crash"])
+    run.kill_engine()
+    assert look(run.run).state == "ended"
+    ensure_engine(run.run, to_show=True)
+    state = run.ended()
+    assert state.exit_status == 137 and "engine was lost" in (state.crash.reason if state.crash else "")
+    assert last(state)["state"] == "refused"
+
+
+def test_a_person_restarts_what_has_ended(start) -> None:
+    run = start(training("--crash-at", 50), handoff_every=1)
+    state = run.ended()
+    assert (state.exit_status, state.phase) == (137, "ended") and state.crash is not None and state.crash.offered
+    wait_for(lambda: not answers(run.run), "its engine leaves")
+    ensure_engine(run.run, to_show=True)
+    environ = {**os.environ, "PYTHONPATH": str(REPO)}
+    answer = run.ask("restart", env={"MINE": "7"}, environ=environ)
+    assert answer["ok"] and "the shell that asked" in answer["result"]["note"], answer
+    change = answer["result"]["id"]
+    seen = run.until("it runs", lambda status: status["state"] == "running" and status)
+    assert seen["exit_status"] is None and seen["crash"] is None
+    environment = Path(f"/proc/{run.training()}/environ").read_bytes().split(b"\0")
+    assert b"MINE=7" in environment and look(run.run).state == "running"
+    wait_for(lambda: look(run.run).state == "ended", "the end")
+    state = run.ended()
+    assert state.exit_status == 0 and state.step == STEPS * EPOCHS
+    (entry,) = [each for each in state.ledger if each.id == change]
+    assert entry.change == {"env MINE": (None, "7")} and "hand-off after 2 epochs" in (entry.note or "")
+    assert steps(run) == [*range(5, 50, 5), *range(45, STEPS * EPOCHS + 1, 5)]
+    ensure_engine(run.run, to_show=True)
+    again = run.ask("restart", env={}, environ=environ)
+    assert not again["ok"] and "status 0" in again["error"]
+
+
+@pytest.mark.long
+def test_a_person_does_not_wait(start) -> None:
+    run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(60.0,))
+    run.until("it waits", lambda status: status["crash"])
+    assert run.ask("restart", env={}, environ=dict(os.environ))["ok"]
+    state = run.ended()
+    assert (state.exit_status, processes_begun(run)) == (0, 2)
+
+
+def resumes(*options: object) -> list[str]:
+    return scripted("--epochs", EPOCHS, "--steps", STEPS, "--speed", 20, "--save-every", 15, *options)
+
+
+def test_a_script_that_resumes_by_itself_goes_on_from_its_newest_checkpoint(start, tmp_path: Path) -> None:
+    more = {"on_crash": True, "crash_waits_s": SOON, "resume_with": "--resume {checkpoint}"}
+    run = start(resumes("--crash-at", 50), checkpoints="ckpt/*.pt", **more)
+    state = run.ended()
+    assert state.exit_status == 0 and "ckpt/45.pt" in last(state)["note"]
+    assert "resumes at epoch 2 step 45" in run.run.output.read_text()
+    assert state.crashes[0].lost_s is not None and state.crashes[0].lost_steps is None
+
+
+@pytest.mark.long
+def test_it_is_restarted_for_an_environment_once_it_has_saved(start, tmp_path: Path) -> None:
+    command = scripted("--epochs", 99_999, "--steps", STEPS, "--speed", 20, "--save-every", 60, "--save-s", 0.1)
+    run = start(command, resume_with="--resume {checkpoint}", checkpoints="ckpt/*.pt")
+    run.until("steps", lambda status: status["step"])
+    answer = run.ask("restart", env={"MINE": "7"})
+    assert answer["ok"] and "next checkpoint" in answer["result"]["note"], answer
+    change = answer["result"]["id"]
+    landed = {"settling", "kept"}
+    run.until("it lands", lambda status: landed & {e["state"] for e in status["ledger"] if e["id"] == change})
+    assert b"MINE=7" in Path(f"/proc/{run.training()}/environ").read_bytes().split(b"\0")
+    assert "resumes at epoch" in run.run.output.read_text() and "saved" in run.run.output.read_text()
+    (entry,) = run.status()["ledger"]
+    assert entry["change"] == {"env MINE": [None, "7"]} and entry["reason"] is None, entry
+    os.kill(run.training(), signal.SIGKILL)
+    state = run.ended()
+    assert state.crash is not None and state.crash.offered
+
+
+def test_what_could_not_work_is_refused_before_the_start(start) -> None:
+    with pytest.raises(Exception, match="behind sh -c"):
+        start(["sh", "-c", "true"], resume_with="--resume {checkpoint}")
+    with pytest.raises(Exception, match=r"not \{ckpt\}"):
+        start(python("pass"), resume_with="--resume {ckpt}")
