@@ -134,7 +134,7 @@ def test_what_can_go_wrong_is_the_table_that_the_tests_are_named_in() -> None:
         for test in row.tests:
             path, _, name = test.partition("::")
             assert re.search(rf"^(async )?def {name}\(", (REPO / path).read_text(), re.MULTILINE), test
-    assert len(ROWS) <= 35
+    assert len(ROWS) <= 36
 
 
 def test_links_lead_somewhere() -> None:

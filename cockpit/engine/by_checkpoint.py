@@ -56,6 +56,29 @@ class ByCheckpoint:
 
     def ask(self, env: Mapping[str, str | None], change: str, now: bool, origin: str) -> dict[str, Any]:
         """Remember it; raises CockpitError with the reason why not."""
+        wish, base = self._checked(env, now)
+        self._asked = Asked(change, wish, base.key if base is not None else "", now)
+        self._carried.add(change)
+        note = f"the training is stopped, and goes on from {base.words if base else ''}" if now else self._waits_for()
+        self._record.happen(ChangeAsked(self._clock(), change, wish.asked, now=now, origin=origin))
+        self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
+        return {"id": change, "note": note, "begun": False}
+
+    def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:
+        """What asking would come to: ``reason`` why not, else what it costs in words (``goes_on``)."""
+        try:
+            self._checked(env, now=False)
+        except CockpitError as error:
+            return {"reason": str(error)}
+        lost = "what it trains after that until it has stopped is lost"
+        return {"reason": None, "goes_on": f"{self._waits_for()}, and begins again from that; {lost}"}
+
+    def _waits_for(self) -> str:
+        where = self._crashes.bases.search.pattern if self._crashes.bases.search is not None else None
+        return f"the training goes on until it has written its next checkpoint ({where or 'any file of a known kind'})"
+
+    def _checked(self, env: Mapping[str, str | None], now: bool) -> tuple[Wish, Base | None]:
+        """What is asked for and the newest checkpoint; raises CockpitError with the reason why not."""
         state = self._record.state
         if self._asked is not None:
             raise CockpitError("a restart is already under way: cockpit drop calls it off while nothing was stopped")
@@ -69,15 +92,7 @@ class ByCheckpoint:
         base, why = self._crashes.bases.checkpoint(state, quiet=False)
         if base is None and now:
             raise CockpitError(f"nothing to go on from yet: {why}")
-        self._asked = Asked(change, wish, base.key if base is not None else "", now)
-        self._carried.add(change)
-        where = self._crashes.bases.search.pattern if self._crashes.bases.search is not None else None
-        note = f"the training goes on until it has written its next checkpoint ({where or 'any file of a known kind'})"
-        if now:
-            note = f"the training is stopped, and goes on from {base.words if base else ''}"
-        self._record.happen(ChangeAsked(self._clock(), change, wish.asked, now=now, origin=origin))
-        self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
-        return {"id": change, "note": note, "begun": False}
+        return wish, base
 
     def call_off(self, reason: str | None = None) -> bool:
         """Forget it; without a ``reason`` it leaves the ledger. False where there is none."""

@@ -26,7 +26,7 @@ from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
 from cockpit.sensors.oom import OomKills
 
-from . import processes
+from . import preload, processes
 from .bases import Bases
 from .crash_plan import RESTART as BY_ITSELF
 from .crash_plan import (
@@ -203,15 +203,7 @@ class Crashes:
     def ask(self, env: Mapping[str, str | None], change: str, given: Mapping[str, str] | None) -> dict[str, Any]:
         """Another process of a run that has ended, or waits to be tried again. ``given``: whoever asks has this
         environment. Raises CockpitError with the reason why not."""
-        state = self._record.state
-        if state.exit_status == 0:
-            raise CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
-        still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
-        if still:
-            raise CockpitError(f"process {still[0]} of {state.run} still trains: end it first")
-        base, why = (self._next[0], None) if self._next is not None else self.bases.find(state)
-        if base is None:
-            raise CockpitError(str(why))
+        state, base = self._record.state, self._goes_on_from()
         ours = self._environ is not None
         wish = self.wish(env, self._shells(given, state) if given is not None and not ours else None)
         cause = state.crash.cause if state.crash is not None else ""
@@ -226,6 +218,30 @@ class Crashes:
         self._start(change, base, then, self._clock(), wish)
         return {"id": change, "note": note, "begun": True}
 
+    def _goes_on_from(self) -> Base:
+        """Raises CockpitError with the reason why nothing can begin."""
+        state = self._record.state
+        if state.exit_status == 0:
+            raise CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
+        still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
+        if still:
+            raise CockpitError(f"process {still[0]} of {state.run} still trains: end it first")
+        base, why = (self._next[0], None) if self._next is not None else self.bases.find(state)
+        if base is None:
+            raise CockpitError(str(why))
+        return base
+
+    def preview(self) -> dict[str, Any]:
+        """What asking would come to: ``reason`` why not, else from where it goes on and what that costs."""
+        state = self._record.state
+        try:
+            base = self._goes_on_from()
+        except CockpitError as error:
+            return {"reason": str(error)}
+        cause = state.crash.cause if state.crash is not None else ""
+        crash = self._crash(state, state.exit_status, cause, base, None)
+        return {"reason": None, "goes_on": told.goes_on_words(crash)}
+
     def wish(self, env: Mapping[str, str | None], environ: Mapping[str, str] | None = None) -> Wish:
         """What ``env`` asks for, beside the environment of the present process or ``environ``. Raises CockpitError."""
         for name, value in env.items():
@@ -234,6 +250,8 @@ class Crashes:
         if was is None:
             raise CockpitError(LOST)
         found = next_of(self._record.state.environment or {}, was, env, str(INJECT))
+        if (passed_over := preload.why_not(env, found.environ)) is not None:
+            raise CockpitError(passed_over)
         asked: dict[str, Value] = {ENV + name: UNSET if value is None else value for name, value in found.asked.items()}
         before = {ENV + name: value for name, value in found.before.items()}
         return Wish(asked or {RESTART: ANEW}, before or {RESTART: None}, found.environ, was)

@@ -54,6 +54,15 @@ class Following:
             return self._by_checkpoint.ask(env, self._new_id(), bool(args.get("now")), origin)
         return self.restarts.ask(env, self._new_id(), origin)
 
+    def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:
+        """What asking would come to, of whichever kind this run can have; nothing is begun."""
+        state, look = self._record.state, self.restarts.preview(env)
+        if state.phase in ("ended", "lost") or self._crashes.waits:
+            return {**look, **self._crashes.preview()}
+        if state.phase == "running" and self._by_checkpoint.is_for(state):
+            return {**look, **self._by_checkpoint.preview(env)}
+        return look
+
     def drop(self) -> bool:
         """Call off what waits; False where nothing does. Raises a CockpitError where it is too late."""
         if self._crashes.call_off("it was called off"):

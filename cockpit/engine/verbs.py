@@ -78,7 +78,7 @@ class Verbs:
         texts = isinstance(env, dict) and all(value is None or isinstance(value, str) for value in env.values())
         if not texts:
             raise UsageError("restart takes environment variables by name, each with a text or null")
-        return self._following.restarts.preview(env) if args.get("only_look") else self._following.ask(env, args)
+        return self._following.preview(env) if args.get("only_look") else self._following.ask(env, args)
 
     def _back_by_restart(self, stack: int, side: int, origin: str) -> dict[str, Any] | None:
         """An undo or redo of a restart is another restart, with the values of before; None where it is none."""

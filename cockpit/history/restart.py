@@ -16,26 +16,20 @@ PREPARING, READY, HANDING_OVER, FIRST_STEP = "preparing", "ready", "handing over
 SETTLING, KEPT = "settling", "kept"
 STAGES = ("asked", PREPARING, READY, HANDING_OVER, FIRST_STEP, SETTLING, KEPT)
 """In their order; whatever else is the word of the ledger, with its reason."""
-PENDING = (PREPARING, READY, HANDING_OVER, FIRST_STEP)
+WAITING = "waiting"
+"""For the next checkpoint of a script that resumes by itself, or for the next try after a crash."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """``word``: of ``STAGES``, or how it came to nothing. ``words``: a sentence. ``entry``: its line of the ledger."""
+    """``word``: of ``STAGES``, ``WAITING``, or how it came to nothing. ``words``: a sentence. ``entry``: its line of
+    the ledger. ``pending``: it is under way; ``can_drop``: it can still be called off."""
 
     word: str
     words: str
     entry: Entry
-
-    @property
-    def pending(self) -> bool:
-        """Whether it is under way."""
-        return self.word in PENDING
-
-    @property
-    def can_drop(self) -> bool:
-        """Whether it can still be called off: the training has not handed over."""
-        return self.word in (PREPARING, READY, HANDING_OVER)
+    pending: bool = False
+    can_drop: bool = False
 
 
 def newest(state: State) -> Stage | None:
@@ -45,7 +39,7 @@ def newest(state: State) -> Stage | None:
 
 
 def under_way(state: State) -> Stage | None:
-    """The restart that is under way, None where there is none; nothing is once the training has ended."""
+    """The restart that is under way while the training runs, None where there is none."""
     found = newest(state)
     return found if found is not None and found.pending and state.phase in ("running", "paused", "stopping") else None
 
@@ -58,10 +52,11 @@ def is_between(state: State) -> bool:
 
 def _stage_of(state: State, entry: Entry) -> Stage:
     if entry.state == "queued":
-        return _before_its_turn(state, entry)
+        word, words = _before_its_turn(state, entry)
+        return Stage(word, words, entry, True, True)
     if entry.state == "applying":
         step = "" if entry.at_step is None else f" from step {entry.at_step}"
-        return Stage(FIRST_STEP, f"the new process goes on{step}: its first step is awaited", entry)
+        return Stage(FIRST_STEP, f"the new process goes on{step}: its first step is awaited", entry, True)
     if entry.state == SETTLING:
         return Stage(
             SETTLING, f"in force: {entry.settled_steps} of {entry.settle_steps} steps until it is judged", entry
@@ -70,12 +65,19 @@ def _stage_of(state: State, entry: Entry) -> Stage:
     return Stage(word, entry.reason or ("in force" if entry.state == KEPT else word), entry)
 
 
-def _before_its_turn(state: State, entry: Entry) -> Stage:
+def _before_its_turn(state: State, entry: Entry) -> tuple[str, str]:
+    if entry.origin == "crash" or not hands_itself_over(state):
+        return WAITING, entry.note or "it waits for its turn"
     if entry.note is None:
-        return Stage(PREPARING, "a new process gets ready; the training goes on meanwhile", entry)
+        return PREPARING, "a new process gets ready; the training goes on meanwhile"
     if state.latest is not None and state.latest.doing == "save":
-        return Stage(HANDING_OVER, "the training writes its hand-off and checks it", entry)
-    return Stage(READY, f"the new process is ready; the training hands over {hands_over(state)}", entry)
+        return HANDING_OVER, "the training writes its hand-off and checks it"
+    return READY, f"the new process is ready; the training hands over {hands_over(state)}"
+
+
+def hands_itself_over(state: State) -> bool:
+    """Whether the script has opted in; where the engine that was here before told nothing of it, it has."""
+    return state.session is None or bool(state.session.names)
 
 
 def hands_over(state: State) -> str:

@@ -14,7 +14,7 @@ from cockpit.history.knobs import KnobRow, training_loaders
 from cockpit.history.pause import is_asked
 from cockpit.history.pause import words as pause_words
 from cockpit.history.report import again_words, setup_of
-from cockpit.history.restart import under_way
+from cockpit.history.restart import newest
 from cockpit.history.save import DEFAULT_FILE, save
 from cockpit.history.stacks import ANSWER_S, Dump, dump_of
 from cockpit.history.state import State
@@ -164,10 +164,10 @@ class Doing:
         if state is None:
             return
         queue = {**waiting(state), **self.wanted}
-        stage = under_way(state)
+        stage = newest(state)
         self.wanted.clear()
         self._unsent.clear()
-        if stage is not None and stage.can_drop:
+        if stage is not None and stage.can_drop and state.phase not in ("ended", "lost"):
             also = ", and the queue with it" if queue else ""
             self._app.beside(self._command("drop", f"the restart is called off{also}", {}))
         elif queue:

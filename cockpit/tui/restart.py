@@ -6,7 +6,8 @@ that nobody gave, but for those that can be no secret: the engine decides that.
 
 from __future__ import annotations
 
-from cockpit.history.restart import STAGES, Stage, hands_over, newest
+from cockpit.history import crash
+from cockpit.history.restart import STAGES, Stage, hands_over, newest, under_way
 from cockpit.history.state import State
 from cockpit.model.environment import BY_NAME
 from cockpit.model.knobs import ENV, UNSET
@@ -71,8 +72,8 @@ def _variable(view: View, draft: Draft, name: str, chosen: bool, size: int, half
 
 def _asked(state: State, name: str) -> str | None:
     """What a restart under way will set it to."""
-    stage = newest(state)
-    value = stage.entry.asked.get(ENV + name) if stage is not None and stage.pending else None
+    stage = under_way(state)
+    value = stage.entry.asked.get(ENV + name) if stage is not None else None
     return None if value is None else str(value)
 
 
@@ -106,11 +107,12 @@ def _about(draft: Draft, state: State, width: int) -> list[Row]:
 
 def _cost(view: View, draft: Draft, width: int) -> list[Row]:
     """When the training would hand over and what that loses; or why it cannot."""
-    stage = newest(view.known)
-    if stage is not None and stage.pending:
+    if under_way(view.known) is not None:
         return []
     words, style = cost_words(view, draft)
-    return [BLANK, *_labelled("cost", words, width, style)]
+    told = crash.words(view.known, view.now_s)
+    crashed = _labelled("crashed", clean(told), width, "alarm") if told else []
+    return [BLANK, *crashed, *_labelled("cost", words, width, style)]
 
 
 def cost_words(view: View, draft: Draft) -> tuple[str, str]:
@@ -135,10 +137,11 @@ def _progress(view: View, width: int) -> list[Row]:
     stage = newest(view.known)
     if stage is None:
         return []
-    style = "worse" if stage.pending else "alarm" if stage.word not in STAGES else "dim"
+    known = stage.word in STAGES or stage.pending
+    style = "worse" if stage.pending else "dim" if known else "alarm"
     wide, arrow = f" {view.glyphs.arrow} ", view.glyphs.arrow
     label: Run = (" now".ljust(INDENT), "dim")
-    alone = [label, (_place(stage), "bold better" if stage.word in STAGES else "bold alarm")]
+    alone: list[Run] = [label, (_place(stage), "bold better" if known else "bold alarm")]
     choices = [[label, *_stages(stage, between)] for between in (wide, arrow) if stage.word in STAGES]
     stages = fit(first_that_fits(width, *choices, alone), width)
     return [BLANK, stages, *_labelled("", stage_words(stage), width, style)]

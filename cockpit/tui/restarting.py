@@ -10,7 +10,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cockpit.history.crash import words
 from cockpit.history.restart import under_way
+from cockpit.model.crash import Crashed
 from cockpit.model.environment import BY_NAME, check_variable
 from cockpit.model.errors import CockpitError, UsageError
 
@@ -33,6 +35,7 @@ class Restarting:
     def __init__(self, app: Cockpit) -> None:
         self._app = app
         self._asking = self._under_way = False
+        self._crash: Crashed | None = None
         self._asked_s = float("-inf")
         self.draft: Draft | None = None
 
@@ -48,6 +51,7 @@ class Restarting:
 
     def tick(self) -> None:
         """While the view is open: what would it come to now?"""
+        self._tell_crash()
         stage, before = under_way(self._app.view().known), self._under_way
         self._under_way = stage is not None
         if self.draft is not None and before and not self._under_way:
@@ -55,6 +59,14 @@ class Restarting:
             self.look()
         elif self.draft is not None and self._app.clock() - self._asked_s >= AGAIN_S:
             self.look()
+
+    def _tell_crash(self) -> None:
+        """Once, as soon as it is known: what ended it, and what follows or can be done."""
+        state = self._app.feed.state
+        news = state.crash if state is not None else None
+        if state is not None and news is not None and news != self._crash:
+            self._app.toast(clean(words(state, self._app.clock()) or ""))
+        self._crash = news
 
     def look(self) -> None:
         """Ask the engine; a second question waits for the next tick."""

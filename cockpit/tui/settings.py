@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from cockpit.history import disk
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
+from cockpit.history.crash import is_waiting
 from cockpit.history.environment import tuned_environment
 from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
-from cockpit.history.restart import FIRST_STEP, PREPARING, READY, Stage, hands_over, under_way
+from cockpit.history.restart import FIRST_STEP, PREPARING, READY, WAITING, Stage, hands_over, under_way
 from cockpit.history.state import State
 from cockpit.history.trials import is_restart
+from cockpit.model.crash import Crashed
 from cockpit.model.knobs import BY_NAME
 
 from .clean import clean
@@ -109,6 +111,8 @@ def hint_rows(view: View, width: int, height: int) -> list[Row]:
         first = [(cut(trouble, room), "alarm")]
     elif stage is not None:
         first = _restart_runs(state, stage, len(asked))
+    elif state.crash is not None:
+        first = _crash_runs(state, state.crash, view.now_s)
     elif asked and state.phase in ("running", "paused"):
         first = _queue_runs(view, len(asked))
     elif state.phase in ("ended", "lost"):
@@ -158,6 +162,7 @@ def ended_words(state: State) -> str:
 
 def _restart_runs(state: State, stage: Stage, count: int) -> list[Run]:
     words = {PREPARING: "a process gets ready", READY: hands_over(state), FIRST_STEP: "its first step is awaited"}
+    words[WAITING] = "after its next checkpoint"
     also = f"; {count} queued" if count else ""
     told: list[Run] = [("restart ", "bold worse"), (words.get(stage.word, stage.word) + also, "worse")]
     return [
@@ -165,6 +170,23 @@ def _restart_runs(state: State, stage: Stage, count: int) -> list[Run]:
         ("  r", "bold key"),
         (" view ", "dim"),
         *([("u", "bold key"), (" drop", "dim")] if stage.can_drop else []),
+    ]
+
+
+def _crash_runs(state: State, crash: Crashed, now_s: float) -> list[Run]:
+    """What a key can do about it; the whole story stands in the view of restarts."""
+    told: list[Run] = [("crashed ", "bold alarm")]
+    if is_waiting(state):
+        left_s = max(0.0, (crash.next_s or now_s) - now_s)
+        told.append((f"try {crash.number} of {crash.of} in {left_s:.0f} s", "worse"))
+        return [*told, ("  r", "bold key"), (" why, or now ", "dim"), ("u", "bold key"), (" drop", "dim")]
+    told.append((cut(clean(crash.reason or crash.cause), 40), "worse"))
+    return [
+        *told,
+        ("  r", "bold key"),
+        (" goes on" if crash.offered else " why", "dim"),
+        ("  q", "bold key"),
+        (" leaves", "dim"),
     ]
 
 

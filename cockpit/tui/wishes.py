@@ -89,6 +89,8 @@ def why_not(action: str, state: State | None, readonly: bool = False) -> str | N
         return "this screen is read only"
     if state is None:
         return "the engine has not answered yet"
+    if action == "restart" and state.crash is not None:
+        return None  # the engine says what it can go on from
     if state.phase in ("ended", "lost"):
         return "the training has ended; only s (save) and q are left" if action != "save" else None
     if state.phase == "stopping" and action in (

@@ -140,6 +140,8 @@ def test_a_person_restarts_what_has_ended(start) -> None:
     wait_for(lambda: not answers(run.run), "its engine leaves")
     ensure_engine(run.run, to_show=True)
     environ = {**os.environ, "PYTHONPATH": str(REPO)}
+    looked = run.ask("restart", env={"MINE": "7"}, environ=environ, only_look=True)["result"]
+    assert looked["reason"] is None and looked["goes_on"].startswith("goes on from the hand-off after 2 epochs"), looked
     answer = run.ask("restart", env={"MINE": "7"}, environ=environ)
     assert answer["ok"] and "the shell that asked" in answer["result"]["note"], answer
     change = answer["result"]["id"]
@@ -156,6 +158,7 @@ def test_a_person_restarts_what_has_ended(start) -> None:
     ensure_engine(run.run, to_show=True)
     again = run.ask("restart", env={}, environ=environ)
     assert not again["ok"] and "status 0" in again["error"]
+    assert run.ask("restart", env={}, only_look=True)["result"]["reason"] == again["error"]
 
 
 @pytest.mark.long
@@ -185,6 +188,9 @@ def test_it_is_restarted_for_an_environment_once_it_has_saved(start, tmp_path: P
     command = scripted("--epochs", 99_999, "--steps", STEPS, "--speed", 20, "--save-every", 60, "--save-s", 0.1)
     run = start(command, resume_with="--resume {checkpoint}", checkpoints="ckpt/*.pt")
     run.until("steps", lambda status: status["step"])
+    looked = run.ask("restart", env={"MINE": "7"}, only_look=True)["result"]
+    assert looked["reason"] is None and "next checkpoint (ckpt/*.pt)" in looked["goes_on"], looked
+    assert run.status()["ledger"] == [], "looking asks for nothing"
     answer = run.ask("restart", env={"MINE": "7"})
     assert answer["ok"] and "next checkpoint" in answer["result"]["note"], answer
     change = answer["result"]["id"]

@@ -314,6 +314,44 @@ ROWS = (
     ),
     Row(
         ANEW,
+        "an exception, a kill or a lack of memory ends the training",
+        "with `--on-crash restart` it goes on from the newest hand-off or checkpoint; the ledger says what was lost",
+        "its status is passed on, and `cockpit restart` offered, with what that would lose",
+        tests=(
+            "tests/engine/test_crashes.py::test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost",
+            "tests/engine/test_crashes.py::test_a_person_restarts_what_has_ended",
+            "tests/e2e/test_after_a_crash.py::test_it_goes_on_to_the_bit",
+        ),
+    ),
+    Row(
+        ANEW,
+        "it crashes under a setting that has just changed; or again, under the same settings, without coming further",
+        "that change is taken back for the next try; given up, with its own status",
+        "its status is passed on",
+        tests=(
+            "tests/engine/test_crashes.py::test_settings_that_had_not_settled_are_taken_back",
+            "tests/engine/test_crashes.py::test_given_up_where_the_same_settings_come_no_further",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the newest checkpoint was cut short, or is being written; or the script can go on from nothing",
+        "the one before is used, and the reason told; it is not begun anew, and what that would cost is told",
+        "the same",
+        tests=(
+            "tests/engine/test_checkpoints.py::test_one_that_was_cut_short_gives_way_to_the_one_before",
+            "tests/engine/test_crashes.py::test_a_script_that_cannot_go_on_is_told_the_cost_and_is_not_begun_anew",
+        ),
+    ),
+    Row(
+        ANEW,
+        "the engine is lost while a try is waited for",
+        "the run ends with its status, and says why; `cockpit restart` goes on",
+        NOTHING,
+        tests=("tests/engine/test_crashes.py::test_an_engine_lost_while_it_waits_gives_up_and_says_so",),
+    ),
+    Row(
+        ANEW,
         "the engine is gone while a training is paused; a paused one is stopped, or sent a signal that it handles",
         "it goes on by itself after 10 s, and the next engine tells why; at once for a stop or a signal",
         "the same",

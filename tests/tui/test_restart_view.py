@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from tui.test_app import run, seated
 from cockpit.history import restart
 from cockpit.history.fold import fold_all
 from cockpit.history.state import State
-from cockpit.model.events import ChangeAsked, ChangeMoved, Event, ProbeLost, ProcessStarted
+from cockpit.model.crash import Crashed, SessionSeen
+from cockpit.model.events import ChangeAsked, ChangeMoved, Event, ProbeLost, ProcessStarted, TrainingEnded
 from cockpit.model.knobs import UNSET
 from cockpit.tui.draft import Draft
 from cockpit.tui.frame import frame
@@ -23,6 +25,7 @@ from cockpit.tui.rows import text_of, width_of
 from cockpit.tui.settings import hint_rows
 from cockpit.tui.trials import trials_rows
 from cockpit.tui.view import View
+from cockpit.tui.wishes import why_not
 
 VALUES = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": None, "MINE": "(as it began)"}
 FINE = {"reason": None, "values": VALUES, "names": ["model", "optimizer"]}
@@ -114,6 +117,64 @@ def test_it_says_what_it_costs_or_why_not_and_shows_no_value_that_nobody_gave() 
     assert "→a\\nb" in lines, "a value is whole, and on its line"
     box = text_of(confirm_rows(View(state, now_s), Draft({"OMP_NUM_THREADS": "8"}).answered(FINE), 80, 24))
     assert "OMP_NUM_THREADS 2 → 8" in " ".join(box.split()) and "no step is lost" in box
+
+
+CRASHED = Crashed(
+    0.0, 137, "killed (SIGKILL)", 400, "the hand-off after 3 epochs", "hand-off 3", 34, offered=True, change="r",
+)  # fmt: skip
+GOES_ON = {"reason": None, "goes_on": "goes on from the hand-off after 3 epochs: 34 steps or a few more are lost"}
+
+
+def test_after_a_crash_it_says_what_ended_it_what_follows_and_what_is_lost() -> None:
+    """Waiting for the next try, and once the run has ended: below the settings in short, in the view in full."""
+    state, now_s = scenes.early(60.0)
+    waits = replace(CRASHED, at_s=now_s, number=1, of=3, next_s=now_s + 5.0)
+    note = "killed (SIGKILL), at step 400; goes on from the hand-off after 3 epochs"
+    asked = ChangeAsked(now_s, "r", {"process": "started anew"}, origin="crash")
+    waiting = fold_all([waits, asked, ChangeMoved(now_s, "r", "queued", note=note)], state)
+    over = fold_all([replace(CRASHED, at_s=now_s), TrainingEnded(now_s, 137)], state)
+    for seen, words in ((waiting, "crashed try 1 of 3 in 5 s"), (over, "crashed killed (SIGKILL)")):
+        assert words in text_of(hint_rows(View(seen, now_s), 80, 1)), words
+        view = View(seen, now_s, restart=Draft().answered(GOES_ON))
+        text = " ".join(text_of(frame(view, 80, 24)).split())
+        assert "crashed killed (SIGKILL), at step 400" in text and "34 steps or a few more are lost" in text, text
+        assert why_not("restart", seen) is None
+    assert "try 1 of 3 in 5 s" in " ".join(text_of(frame(View(waiting, now_s, restart=Draft()), 80, 24)).split())
+    none = replace(CRASHED, at_s=now_s, offered=False, reason="nothing to go on from")
+    nothing = fold_all([none, TrainingEnded(now_s, 1)], state)
+    assert "nothing to go on from" in text_of(hint_rows(View(nothing, now_s), 80, 1))
+
+
+def test_a_crash_is_news_and_a_waiting_try_can_be_dropped_or_had_at_once() -> None:
+    async def it() -> None:
+        async with seated(scenes.early) as seat:
+            at_s = seat.link.state.at_s
+            seat.link.answers["restart"] = GOES_ON
+            asked = ChangeAsked(at_s, "r", {"process": "started anew"}, origin="crash")
+            seat.link.happen(replace(CRASHED, at_s=at_s, number=1, of=3, next_s=at_s + 60.0), asked)
+            await seat.until(lambda: "killed (SIGKILL), at step 400; try 1 of 3" in seat.text, "the news")
+            await seat.press("u")
+            await seat.until(lambda: bool(seat.link.commands))
+            assert seat.link.commands == [("drop", {})]
+            await seat.press("r")
+            await seat.until(lambda: "goes on from the hand-off" in seat.text)
+            await seat.press("r")
+            seat.link.answers["restart"] = {"begun": True, "note": "goes on from the hand-off"}
+            await seat.press("enter")
+            await seat.until(lambda: "a new process goes on from the hand-off" in seat.text)
+            assert seat.link.commands[-1][1].get("environ") or seat.link.commands[-2][1].get("environ")
+
+    run(it)
+
+
+def test_one_that_waits_for_a_checkpoint_is_not_said_to_hand_over() -> None:
+    state, now_s = asked({"env MINE": "7"})
+    note = "the training goes on until it has written its next checkpoint (out/*.pt)"
+    waits = fold_all([SessionSeen(now_s), ChangeMoved(now_s, "r", "queued", note=note)], state)
+    text = " ".join(text_of(frame(View(waits, now_s, restart=Draft()), 80, 24)).split())
+    assert note in text and "hands over" not in text
+    below = text_of(hint_rows(View(waits, now_s), 80, 1))
+    assert "after its next checkpoint" in below and "epoch" not in below
 
 
 def test_the_value_of_a_long_name_is_never_cut() -> None:
