@@ -1,0 +1,51 @@
+"""The environment that people ask for, with real processes: given from the start or by a restart, and whose secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_runs import REPO, python
+from test_restarts import begun, landed, line, restart
+
+from cockpit.model.environment import AS_BEGAN
+
+
+def environ(pid: int) -> dict[str, str]:
+    pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the run takes its environment from here."""
+    monkeypatch.setenv("GONE", "1")
+    monkeypatch.setenv("TOKEN", "s3cret")
+
+
+def test_what_a_setups_file_sets_is_there_from_the_start(shell, start) -> None:
+    say = "import os; print(*map(os.environ.get, ('MINE', 'GONE', 'TOKEN')), os.environ['PYTHONPATH'].split(':')[-1])"
+    run = start(python(say), variables={"MINE": "7", "GONE": None, "PYTHONPATH": "/more"})
+    state = run.ended()
+    assert run.run.output.read_text().split() == ["7", "None", "s3cret", "/more"]
+    assert state.environment == {name: (AS_BEGAN, value) for name, value in run.run.facts()["environment"].items()}
+
+
+def test_a_secret_of_the_shell_stands_in_no_file_and_comes_back_all_the_same(shell, start) -> None:
+    run = begun(start, epochs=12, hold=2)
+    more = f"{REPO}:/more"
+    change = restart(run, TOKEN="mine", PYTHONPATH=more)
+    landed(run, change)
+    entry = line(run, change)
+    assert entry["change"]["env TOKEN"] == [AS_BEGAN, "mine"] and entry["reason"] is None, entry
+    assert entry["change"]["env PYTHONPATH"][1] == more, "our own folder in front of it is nobody's business"
+    now = environ(run.training())
+    assert now["TOKEN"] == "mine" and now["PYTHONPATH"].endswith(":/more")
+    back = run.ask("undo")["result"]["id"]
+    landed(run, back)
+    assert environ(run.training())["TOKEN"] == "s3cret" and line(run, back)["reason"] is None
+    assert run.status()["environment"] == {}
+    run.ask("stop")
+    run.ended()
+    files = [path for path in run.run.data.rglob("*") if path.is_file()]
+    assert len(files) > 5 and not [path for path in files if b"s3cret" in path.read_bytes()]
