@@ -458,8 +458,8 @@ def test_an_answer_never_opens_over_what_somebody_looks_at() -> None:
             seat.link.happen(StacksSeen(seat.link.state.at_s, "d1", 4711, (part,)))
             await asyncio.sleep(0.5)
             assert len(seat.app.screen_stack) == 2 and "keys" in seat.box
-            await seat.press("escape")
-            await seat.until(lambda: "which trains" in seat.box)
+            await seat.press("escape")  # for a moment nothing is open
+            await seat.until(lambda: len(seat.app.screen_stack) == 2 and "which trains" in seat.box)
             assert seat.link.commands.count(("dump", {})) == 1
 
     run(it)
