@@ -30,6 +30,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--save-every", type=int, default=0, metavar="STEPS", help="write ckpt/STEP.pt into this folder"
     )
     parser.add_argument("--resume", default=None, metavar="FILE", help="go on from one of them")
+    parser.add_argument("--wandb", default=None, metavar="ID", help="as if it had begun this run of a tracker")
     parser.add_argument("--hold", type=int, default=0, help="so many processes wait in their second epoch to hand over")
     parser.add_argument("--fail-if", default=None, metavar="NAME=STATUS", help="with this variable set, end so at once")
     parser.add_argument("--roll-back", default=None, metavar="REASON", help="every change comes back with this")

@@ -31,7 +31,8 @@ class Resumable(Trainer):
         self.wanted: dict[str, Any] | None = None
         handed = sum(lives.HANDOFF in lives.read(folder, lives.GO) for _, folder in lives.folders(os.environ[ENV_RUN]))
         self.held = self.epoch + 2 if handed < chosen.hold else None
-        print(f"begins at epoch {self.epoch} step {self.step}", flush=True)
+        name = os.environ.get("WANDB_RUN_ID", "nobody")
+        print(f"begins at epoch {self.epoch} step {self.step} as {name}", flush=True)
 
     def greeting(self) -> dict[str, Any]:
         """``set_early``: as if it set what torch reads."""
@@ -42,6 +43,8 @@ class Resumable(Trainer):
         every = self.start.get("handoff_every", 0)
         told = {"names": ["model"], "epochs": self.chosen.epochs, "epoch": self.epoch, "every": every, "reason": None}
         self.line.say({"m": "session", **told})
+        if self.chosen.wandb is not None:
+            self.line.say({"m": "identity", "env": {"WANDB_RUN_ID": self.chosen.wandb, "WANDB_RESUME": "allow"}})
 
     def take(self, message: dict[str, Any]) -> None:
         """``handoff`` and ``handoff_drop``."""

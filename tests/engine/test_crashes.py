@@ -42,7 +42,7 @@ def last(state: State) -> dict[str, Any]:
 
 
 def test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost(start) -> None:
-    run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(1.0,))
+    run = start(training("--crash-at", 50, "--wandb", "a1b2"), on_crash=True, crash_waits_s=(1.0,))
     seen = run.until("it waits", lambda status: status["state"] == "starting" and status["crash"] and status)
     assert seen["crash"]["cause"] == "killed (SIGKILL)" and seen["crash"]["try"] == 1, seen["crash"]
     assert seen["crash"]["goes_on_from"] == "the hand-off after 2 epochs" and seen["crash"]["next_s"]
@@ -51,6 +51,8 @@ def test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost(start) -> None
     assert (state.phase, state.exit_status, state.step) == ("ended", 0, STEPS * EPOCHS)
     assert steps(run) == [*range(5, 50, 5), *range(45, STEPS * EPOCHS + 1, 5)], "from step 40 on, and not from 0"
     assert processes_begun(run) == 2 and state.crash is None and state.crashes[0].lost_steps in range(11)
+    assert "begins at epoch 0 step 0 as nobody" in run.run.output.read_text()
+    assert "begins at epoch 2 step 40 as a1b2" in run.run.output.read_text(), "it goes on under its name elsewhere, too"
     told = last(state)
     assert "killed (SIGKILL)" in told["note"] and "or a few more are lost" in told["note"], told
     assert told["state"] in ("kept", "settling"), told
@@ -68,6 +70,7 @@ def test_given_up_where_the_same_settings_come_no_further(start) -> None:
     assert (run.run.life / lives.EXIT).read_text().split() == ["137"]
 
 
+@pytest.mark.long
 def test_settings_that_had_not_settled_are_taken_back(start) -> None:
     run = start(training("--crash-if", "num_workers=2", epochs=30), on_crash=True, crash_waits_s=SOON)
     run.until("hand-offs", lambda status: status["handoff"])
