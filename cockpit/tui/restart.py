@@ -54,8 +54,9 @@ def _variable(view: View, draft: Draft, name: str, chosen: bool, size: int, half
     if name == MORE:
         return fit([mark, (f" {MORE} …", "dim" + ground)], width, "text" + ground)
     asked = _asked(view.known, name)
-    value = draft.values.get(name, NOTHING)
-    running = NOTHING if value is None else shown(value)
+    # not known is no word, not set is a dash
+    value = draft.values.get(name, "")
+    running = NOTHING if value is None else shown(value) if name in draft.values else ""
     following: list[Run] = []
     if name in draft.env:
         following = [(f"{view.glyphs.arrow}{_words(draft.env[name])}", "bold worse" + ground)]
@@ -64,7 +65,7 @@ def _variable(view: View, draft: Draft, name: str, chosen: bool, size: int, half
     runs: list[Run] = [
         mark,
         (f" {cut(clean(name), size)}".ljust(size + 2), style),
-        (cut(running, half - 1).ljust(half), ("text" if running != NOTHING else "faint") + ground),
+        (cut(running, half - 1).ljust(half), ("faint" if value is None else "text") + ground),
         *following,
     ]
     return fit(runs, width, "text" + ground)
@@ -110,9 +111,23 @@ def _cost(view: View, draft: Draft, width: int) -> list[Row]:
     if under_way(view.known) is not None:
         return []
     words, style = cost_words(view, draft)
-    told = crash.words(view.known, view.now_s)
-    crashed = _labelled("crashed", clean(told), width, "alarm") if told else []
+    crashed = _labelled("crashed", clean(_crashed(view)), width, "alarm") if view.known.crash is not None else []
     return [BLANK, *crashed, *_labelled("cost", words, width, style)]
+
+
+def _crashed(view: View) -> str:
+    """What ended it, and when it is tried again or why it is not."""
+    state, news = view.known, view.known.crash
+    if news is None:
+        return ""
+    told = [crash.cause_words(news)]
+    if crash.is_waiting(state):
+        told.append(
+            f"try {news.number} of {news.of} in {max(0.0, (news.next_s or 0.0) - view.now_s):.0f} s (u drops it)"
+        )
+    elif news.reason:
+        told.append(news.reason)
+    return "; ".join(told)
 
 
 def cost_words(view: View, draft: Draft) -> tuple[str, str]:
@@ -172,8 +187,9 @@ def confirm_rows(view: View, draft: Draft, width: int, height: int) -> list[Row]
     size = min(WIDE, width)
     body: list[list[Run]] = []
     for name, value in draft.env.items():
-        old = draft.values.get(name)
-        words = f"{NOTHING if old is None else shown(old)} {view.glyphs.arrow} {_words(value)}"
+        old = draft.values.get(name, "")
+        began = NOTHING if old is None else shown(old) if name in draft.values else ""
+        words = f"{began} {view.glyphs.arrow} {_words(value)}"
         body += [[(piece, "bold text")] for piece in wrapped(f"{clean(name)}  {words}", max(8, size - 4))]
     if not draft.env:
         body.append([("the same environment, in a new process", "bold text")])

@@ -10,8 +10,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cockpit.history.crash import words
+from cockpit.history.crash import cause_words, is_waiting, words
 from cockpit.history.restart import under_way
+from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed
 from cockpit.model.environment import BY_NAME, check_variable
 from cockpit.model.errors import CockpitError, UsageError
@@ -65,7 +66,10 @@ class Restarting:
         state = self._app.feed.state
         news = state.crash if state is not None else None
         if state is not None and news is not None and news != self._crash:
-            self._app.toast(clean(words(state, self._app.clock()) or ""))
+            # a notice stands still: it says nothing that counts down
+            entry = entry_of(state, news.change) if is_waiting(state) else None
+            told = entry.note if entry is not None else words(state, self._app.clock())
+            self._app.toast(clean(told or cause_words(news)))
         self._crash = news
 
     def look(self) -> None:

@@ -152,7 +152,8 @@ def test_a_crash_is_news_and_a_waiting_try_can_be_dropped_or_had_at_once() -> No
             seat.link.answers["restart"] = GOES_ON
             asked = ChangeAsked(at_s, "r", {"process": "started anew"}, origin="crash")
             seat.link.happen(replace(CRASHED, at_s=at_s, number=1, of=3, next_s=at_s + 60.0), asked)
-            await seat.until(lambda: "killed (SIGKILL), at step 400; try 1 of 3" in seat.text, "the news")
+            await seat.until(lambda: "killed (SIGKILL), at step 400" in seat.text, "the news")
+            assert "in 60 s" not in seat.text.split("▸ ")[-1], "a notice stands still"
             await seat.press("u")
             await seat.until(lambda: bool(seat.link.commands))
             assert seat.link.commands == [("drop", {})]
