@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cockpit.history.actions import OUTPUT
+from cockpit.history.actions import OUTPUT, RUN
 
 from . import dialogs
 from .about import about_rows
@@ -267,7 +267,8 @@ class Keys:
 
     def help(self) -> None:
         """The page of keys, those of the output first where that is what one sees."""
-        app, first = self._app, OUTPUT if self._app.view().page else ""
+        app, view = self._app, self._app.view()
+        first = RUN if view.restart is not None else OUTPUT if view.page else ""
         app.box(
             lambda width, height, top: dialogs.help_rows(width, height, top, app.glyphs, first), {"question_mark": ""}
         )

@@ -22,12 +22,15 @@ from .view import View
 
 NAME_LEAST, NAME_MOST = 24, 34
 INDENT = 10
+LOW = 16
+"""Rows below which the list needs the place of what a variable is for."""
 
 
 def restart_rows(view: View, height: int, width: int) -> list[Row]:
     """``height`` rows of the view."""
     draft, state = view.restart or Draft(), view.known
-    below = [*_about(draft, state, width), *_cost(view, draft, width), *_progress(view, width)]
+    about = _about(draft, state, width) if height >= LOW else []
+    below = [*about, *_cost(view, draft, width), *_progress(view, width)]
     below = below[: max(0, height - 4)]
     room = max(1, height - 2 - len(below))
     names, at = names_of(draft, state), cursor_of(draft, state)
