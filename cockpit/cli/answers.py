@@ -10,9 +10,9 @@ import time
 
 from cockpit.history.boundary import NO_END, is_out_of_sight
 from cockpit.history.knobs import is_answered
-from cockpit.history.measure import phases_of
+from cockpit.history.measure import recent_phases
 from cockpit.history.state import State
-from cockpit.history.status import RECENT_BLOCKS, found_of
+from cockpit.history.status import found_of
 from cockpit.history.trials import entry_of
 from cockpit.history.trials import words_of as change_words
 
@@ -54,7 +54,7 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
 
 def patience_s(state: State) -> float:
     """How long an answer may take: what the model cannot have is refused where a step ends, and steps may be long."""
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     return min(PATIENCE_S + (2.0 * phases.step_ms / 1000.0 if phases else 0.0), LONGEST_S)
 
 

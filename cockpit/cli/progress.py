@@ -9,11 +9,10 @@ from cockpit.analysis.compare import WORDS
 from cockpit.history import compiled
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
-from cockpit.history.measure import live_rate, phases_of
+from cockpit.history.measure import live_rate, recent_phases
 from cockpit.history.ranks import gone, headline
 from cockpit.history.report import delta_words, rate_words
 from cockpit.history.state import Entry, State
-from cockpit.history.status import RECENT_BLOCKS
 from cockpit.model.knobs import show_value
 from cockpit.model.ranks import RankInfo
 
@@ -86,7 +85,7 @@ class Progress:
 
 def where(state: State, now_s: float) -> str:
     """One line of progress: epoch, step, rate, the loader's part of a step, the activity."""
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     if state.step is None:
         return "no step yet"
     parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]

@@ -9,10 +9,10 @@ from typing import Any
 from cockpit.history import ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
-from cockpit.history.measure import live_rate, phases_of
+from cockpit.history.measure import live_rate, recent_phases
 from cockpit.history.report import duration, rate_words, steps_words, trial_line
 from cockpit.history.state import State
-from cockpit.history.status import RECENT_BLOCKS, status_of
+from cockpit.history.status import status_of
 from cockpit.model.knobs import show_value
 
 from .runs import STATE_DIR, find, name_in, state_of
@@ -58,7 +58,7 @@ def page(state: State, now_s: float) -> list[str]:
 
 def step_words(state: State) -> str:
     """Mean milliseconds by phase over the newest blocks."""
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     if phases is None:
         return "not measured yet"
     parts: list[tuple[str, Any]] = [

@@ -16,10 +16,8 @@ from .activity import activity_of
 from .ends import ENDED
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
-from .measure import live_rate, phases_of
+from .measure import live_rate, recent_phases
 from .state import Entry, State
-
-RECENT_BLOCKS = 20
 
 
 def status_of(state: State, now_s: float) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def rounded(value: Any) -> Any:
 
 def _status(state: State, now_s: float) -> dict[str, Any]:
     activity = activity_of(state, now_s, for_badge=False)
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     baseline = state.baseline
     return {
         "schema": SCHEMA,
