@@ -44,7 +44,7 @@ class Changes:
         self._asks = asks
         self._make_control = make_control
         self.news = False
-        self._plans: dict[int, tuple[Any, Group | None]] = {}
+        self._plans: dict[int, tuple[Any, Group | None, int | None]] = {}
 
     # ---- the boundary ----
 
@@ -54,8 +54,8 @@ class Changes:
 
         @functools.wraps(original)
         def planned_iter(self: Any) -> Any:
-            control, group = plans.pop(ident(), (None, None))
-            return original(self) if control is None else control.open(original, group)
+            control, group, own_size = plans.pop(ident(), (None, None, None))
+            return original(self) if control is None else control.open(original, group, own_size)
 
         return planned_iter
 
@@ -96,7 +96,7 @@ class Changes:
             self._land(landing, stream, before, group, record.stream)
         self._batching.open(record, landing, asked)
         self._rollbacks.at_boundary(record)
-        self._plans[stream.thread] = (control, record.group)
+        self._plans[stream.thread] = (control, *self._batching.cut(record, record.group))
 
     def opened(self, stream: Stream, loader: Any, iterator: Any, planned: bool) -> None:
         """After ``__iter__``: the loader's control, which outlives the loader for as long as the iterator does."""

@@ -16,13 +16,27 @@ DEFAULT_PREFETCH = 2
 
 
 class Group(NamedTuple):
-    """One setting of a loader. ``prefetch_factor`` is None exactly where there are no workers."""
+    """One setting of a loader. ``prefetch_factor`` is None exactly where there are no workers.
+
+    ``batch_size``: samples a batch where that is not what the script has, else None. It is no knob of the group, but
+    while it is another, what loads the batches is a setting of ours, and what fails under it must give way.
+    """
 
     num_workers: int
     prefetch_factor: int | None
     pin_memory: bool
     persistent_workers: bool
     in_order: bool
+    batch_size: int | None = None
+
+    @property
+    def alone(self) -> Group:
+        """The five knobs, whatever the batches are cut to."""
+        return self._replace(batch_size=None)
+
+    def changed_to(self, other: Group) -> set[str]:
+        """What is not the same in ``other``."""
+        return {name for name, value in self._asdict().items() if getattr(other, name) != value}
 
     @property
     def capacity(self) -> int:

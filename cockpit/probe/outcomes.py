@@ -36,12 +36,24 @@ class Swap(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A dataset raised under new settings: it may do so under any. The change is judged by the next batch."""
+    """A dataset raised under new settings: it may do so under any. The change is judged by what comes next: when all
+    ``samples`` up to those that failed have been handed out, the former settings could do what it could not."""
 
     failed: Group
     reason: str
     kind: type
     ways_back: list[Group]
+    samples: int
+
+
+def reach(indices: list[Any], failing: Any) -> int:
+    """Samples in the batches of ``indices`` up to and with the ``failing`` one."""
+    samples = 0
+    for index in indices:
+        samples += len(index)
+        if index is failing:
+            break
+    return samples
 
 
 def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str | None]:

@@ -33,6 +33,7 @@ from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
+from .cuts import Cuts
 from .dataset_watch import DatasetWatch
 from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
@@ -62,7 +63,8 @@ class LoaderControl:
         self._mechanism, self._noticed = mechanism, noticed
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
-        self.script = self.in_force = script_group(loader)
+        self.script = self._in_force = self._former = script_group(loader)
+        """What the script has, what serves, and what did so before that."""
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
@@ -104,18 +106,21 @@ class LoaderControl:
 
     # ---- the boundary ----
 
-    def open(self, original_iter: Callable[[Any], Any], group: Group | None) -> Any:
-        """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own."""
+    def open(self, original_iter: Callable[[Any], Any], group: Group | None, own_size: int | None = None) -> Any:
+        """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own.
+
+        ``own_size``: of the script's batches; the loader's batch sampler has that of ``group`` by now.
+        """
         loader = self._loader()
         self._epochs += 1
         self._look_at(loader)
         wanted = group or self.script
         if self._limits.whole is None and (self._managed or wanted != self.script):
-            return self._open_managed(loader, wanted)
+            return self._open_managed(loader, wanted, own_size)
         self._release(loader)
         iterator = original_iter(loader)
         self._note(loader, iterator)
-        self.in_force = self.script
+        self._in_force = self._former = self.script
         return iterator
 
     def opened_untouched(self, loader: Any, iterator: Any) -> None:
@@ -123,7 +128,7 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         self._note(loader, iterator)
-        self.in_force = self.script
+        self._in_force = self._former = self.script
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
@@ -157,11 +162,12 @@ class LoaderControl:
 
     def _without_harm(self, group: Group) -> Group:
         """``group``, or what is safe where it has turned out since that its workers would do harm."""
-        if group.num_workers and group != self.script:
+        if group.num_workers and group.alone != self.script:
             self._look_closely()
             allowed = self._limits.workers
             if allowed is not None and group.num_workers not in allowed:
-                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else self.script
+                own = self.script._replace(batch_size=group.batch_size)
+                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else own
                 self._tell(Notice(group, safe, self._limits.workers_reason or ""))
                 return safe
         return group
@@ -176,7 +182,7 @@ class LoaderControl:
         if self._first_seed is None:
             self._first_seed = iterator._base_seed
 
-    def _open_managed(self, loader: Any, group: Group) -> Any:
+    def _open_managed(self, loader: Any, group: Group, own_size: int | None) -> Any:
         recipe = recipe_of(loader, self._mechanism.iterable_kind)
         # persistent workers draw no seed and iterate the sampler once at every epoch but their first
         later = self.script.persistent_workers and (self._managed or loader._iterator is not None)
@@ -193,9 +199,11 @@ class LoaderControl:
             front._cockpit_recipe, self._front = recipe, weakref.ref(front)
         if self._first_seed is None:
             self._first_seed = front._base_seed
+        before = self._in_force if self._in_force != group else self._former
+        if own_size is not None and (group.batch_size, before.batch_size) != (None, None):
+            indices = Cuts(recipe.index_sampler, group.batch_size or own_size, own_size)
         seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
         feed = Feed(indices, self.script.capacity, unsure_after=self._unsure_after(recipe))
-        before = self.in_force
         chain = self._chain(recipe, feed, seeds, group, before, reused)
         chain.attach(front)
         self._took(group)
@@ -210,6 +218,8 @@ class LoaderControl:
         if not self._limits.knobs["in_order"].can_now:
             raise Refused(self._limits.knobs["in_order"].reason or "")
         chain = chain_of(iterator)
+        if chain is not None:  # the batches stay as they are
+            group = group._replace(batch_size=chain.group.batch_size)
         if group == (self.script if chain is None else chain.group):
             return Swap(0, 0, group.capacity)
         if chain is not None:
@@ -246,6 +256,16 @@ class LoaderControl:
 
     # ---- what is really in force ----
 
+    @property
+    def in_force(self) -> Group:
+        """What has served last."""
+        return self._in_force.alone
+
+    @property
+    def whole(self) -> str | None:
+        """Why nothing at all can be changed here, or None."""
+        return self._limits.whole
+
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
         return facts_behind(iterator, self.script, self.in_force)
@@ -272,14 +292,15 @@ class LoaderControl:
         return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
 
     def _took(self, group: Group) -> None:
-        self.in_force = group
+        if group != self._in_force:
+            self._former, self._in_force = self._in_force, group
         if group.num_workers:
             self._remembered = group
 
     def _tell(self, notice: Notice) -> None:
         self._notices.append(notice)
         self._noticed()
-        self.in_force = notice.in_force
+        self._in_force, self._former = notice.in_force, self.script
 
     def _keep(self, source: Any) -> None:
         """Where torch itself keeps persistent workers: they end with the loader, or when a framework says so."""

@@ -298,14 +298,14 @@ class AtHome(Dataset):
         return torch.full((2,), float(index))
 
 
-def test_with_workers_that_fail_the_size_goes_back_at_the_boundary_and_nobody_measures_the_rest(it):
+def test_with_workers_that_fail_the_size_goes_back_too_and_at_once(it):
     training = Training(it, DataLoader(AtHome(), batch_size=4))
     training.epoch()
     it.ask("c1", batch_size=8, num_workers=1)
-    assert training.epoch() == [8] * 3
-    assert states(it, "c1")[-1] == "rolled_back" and it.recorder.setting.change == "c1"
     assert training.epoch() == [4] * 6
-    assert it.recorder.setting.change is None
+    assert states(it, "c1")[-1] == "rolled_back" and it.recorder.setting.change is None
+    assert it.of("change", id="c1")[-1]["in_force"] == {"batch_size": 4, "num_workers": 0}
+    assert training.epoch() == [4] * 6
 
 
 def test_a_loader_made_anew_each_epoch_keeps_it(it):
