@@ -120,6 +120,7 @@ def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
         "workers_alive": len(loader.workers),
         "queue": list(latest.queue) if latest and latest.queue else None,
         "epoch_start_ms": loader.epoch_start_ms,
+        "unfed": loader.unfed,
         "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest else None),
     }
 

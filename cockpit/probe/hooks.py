@@ -43,6 +43,8 @@ class LoaderHooks:
         self.on_boundary: Callable[[Any, int], None] = lambda record, thread: None
         self.on_batch: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
+        self.on_fetch: Callable[[], None] = lambda: None
+        """A training loader begins anew, in the training's thread."""
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
         self.epochs = Epochs(recorder, roles, registry, changes, run)
@@ -89,8 +91,10 @@ class LoaderHooks:
         record, fresh = registry.record_of(loader)
         if record.role == UNKNOWN and recorder.backwards:
             self.epochs.tell_others()
-        if record.role == TRAIN and thread == recorder.thread and recorder.updates:
-            self.epochs.late_step(record, now)
+        if record.role == TRAIN and thread == recorder.thread:
+            self.on_fetch()
+            if recorder.updates:
+                self.epochs.late_step(record, now)
         former = record.open_stream()
         if former is not None and loader.persistent_workers:
             self.epochs.left(former)  # torch uses one iterator again and again

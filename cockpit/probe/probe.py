@@ -37,6 +37,7 @@ from .start import is_child, told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
+from .unfed import Unfed
 
 CHANGING = ("loaders", "swap", "changes")
 """Hooks without which no change can land."""
@@ -79,7 +80,8 @@ class Probe:
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
         self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
-        self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
+        self.unfed = Unfed(self.recorder, self.registry, self.asks, self.hooks, self.changes)
+        self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks, self.unfed)
         self.hooks.on_boundary, self.hooks.on_batch = self.landing.at_boundary, trials.at_batch
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.epochs.close_trailing
@@ -271,6 +273,7 @@ class Probe:
         self.link = self._new_link()
         self.recorder.reset()
         self.roles.reset()
+        self.unfed.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.asks.restart()
         self.landing.restart()

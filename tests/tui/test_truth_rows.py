@@ -178,7 +178,14 @@ def test_nothing_moves_when_the_kernels_knobs_are_told() -> None:
         assert places[0] == places[1]
 
 
-# ---- compiling, ranks, no probe ----
+# ---- a loader that feeds nothing, compiling, ranks, no probe ----
+def test_a_loader_that_the_training_asks_no_more_says_so() -> None:
+    state, now_s = scenes.steady()
+    left = replace(state, loaders=(replace(state.loaders[0], unfed=True),))
+    assert "nothing is fetched any more" in text_of([loader_row(View(left, now_s), 120, 11)])
+    assert "fetched any more" not in text_of([loader_row(View(state, now_s), 120, 11)])
+
+
 def test_compiling_is_told_apart_from_every_step() -> None:
     state, now_s = scenes.steady()
     for found, words in (
