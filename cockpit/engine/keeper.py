@@ -1,14 +1,21 @@
 """Starts the training, waits for it, writes how it ended. Run as ``python -I -S keeper.py FOLDER`` by the engine.
 
-Reads what to start as one JSON object ({argv, env, cwd}) from stdin, so that its own environment bears no mark. It has
-its own session, ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
+Reads what to start as one JSON object ({argv, env, cwd, window}) from stdin, so that its own environment bears no mark;
+``window`` is rows and columns of the terminal that would be the training's input, or null. It has its own session,
+ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main(folder: str) -> None:
@@ -28,17 +35,18 @@ def main(folder: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     # the place for the answer is taken now: a disk that is full at the end must not swallow it
     write(folder, "exit_status.new", " " * 512)
+    blank = blank_terminal(plan.get("window"))
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        begin(folder, plan["argv"], plan["env"], plan["cwd"], tell)
+        begin(folder, plan["argv"], plan["env"], plan["cwd"], tell, blank.path if blank else os.devnull)
     os.close(tell)
     failed = os.read(told, 1000).decode()  # ends empty as soon as the training's own program runs
     if not failed:
         times = {"keeper_started": started(os.getpid()), "training_started": started(pid)}
         write(folder, "pids.json.new", json.dumps({"keeper": os.getpid(), "training": pid, **times}))
         os.replace(os.path.join(folder, "pids.json.new"), os.path.join(folder, "pids.json"))
-    status = wait_for(pid)
+    status = wait_for(pid, blank)
     finish(folder, failed or "%d\n" % status)
 
 
@@ -52,14 +60,32 @@ def become_subreaper() -> None:
         pass
 
 
-def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) -> None:
-    """In the child: default signals, no input, output to the file, then become the training. Never returns."""
+def blank_terminal(window: Any) -> Any:
+    """A terminal to read nothing from, or None: for a training that would have none, and where none can be had."""
+    if window is None:
+        return None
+    try:
+        import runpy
+
+        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "blank.py")
+        blank = runpy.run_path(file)["blank_terminal"](*window)
+    except (ImportError, OSError):
+        return None
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # taken by wait_for
+    return blank
+
+
+def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int, source: str) -> None:
+    """In the child: default signals, an input that is at its end, output to the file, then become the training.
+
+    Never returns.
+    """
     try:
         os.setpgid(0, 0)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(source, os.O_RDONLY | os.O_NOCTTY), 0)
         output = os.open(os.path.join(folder, "output.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -72,11 +98,14 @@ def begin(folder: str, argv: list[str], env: dict[str, str], cwd: str, tell: int
         os._exit(126)
 
 
-def wait_for(pid: int) -> int:
+def wait_for(pid: int, blank: Any) -> int:
     """Exit status of the training; other children that end meanwhile are orphans we adopted."""
     while True:
-        ended, status = os.waitpid(-1, 0)
-        if ended == pid:
+        ended, status = os.waitpid(-1, os.WNOHANG if blank else 0)
+        if not ended:
+            signal.sigtimedwait([signal.SIGCHLD], 0.5)
+            blank = blank if blank.answer() else None
+        elif ended == pid:
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 

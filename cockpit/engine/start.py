@@ -46,7 +46,8 @@ class Spec:
     """What to run. ``words`` is ``SCRIPT args…`` where ``is_script``, else a whole command.
 
     ``setup`` applies to every training loader from the start, ``loaders`` to named ones (``train.py:41``).
-    ``grace_s``: how long a soft stop waits.
+    ``grace_s``: how long a soft stop waits. ``window``: rows and columns of the terminal that would be the training's
+    input, if it were started without us; None where that would be none.
     """
 
     words: Sequence[str]
@@ -59,6 +60,7 @@ class Spec:
     state_dir: Path | None = None
     cwd: Path | None = None
     environ: Mapping[str, str] | None = None
+    window: tuple[int, int] | None = None
 
 
 def start_run(spec: Spec) -> RunDir:
@@ -69,7 +71,7 @@ def start_run(spec: Spec) -> RunDir:
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
     env = launch.environment(environ, run.data, run.socket)
-    plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd)}).encode()
+    plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd), "window": spec.window}).encode()
     _spawn_engine(run, plan, environ)
     return run
 

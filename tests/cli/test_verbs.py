@@ -347,6 +347,24 @@ def test_a_screen_needs_a_terminal_that_can_draw(term: str, answer: str) -> None
     assert f"screen: {answer}" in in_a_terminal(code, term)
 
 
+@pytest.mark.parametrize(("given", "answer"), [("terminal", "True 24 80"), ("pipe", "False"), ("nothing", "False")])
+def test_a_training_reads_from_a_terminal_where_it_would_have_one_by_hand(
+    state_dir: Path, given: str, answer: str
+) -> None:
+    """And from the null device where it would not: what is piped into cockpit is not the training's."""
+    ask_it = "import os, sys; print('input:', os.isatty(0), os.popen('stty size').read(), repr(sys.stdin.read()))"
+    words = [*COCKPIT, "run", "--detach", "--name", "asks", "--state-dir", str(state_dir), "--", sys.executable]
+    words += ["-c", ask_it]
+    if given == "terminal":
+        in_a_terminal(f"import subprocess; subprocess.run({words!r}, check=True)", "xterm")
+    else:
+        stdin = {"input": "typed"} if given == "pipe" else {"stdin": subprocess.DEVNULL}
+        subprocess.run(words, cwd=REPO, env=clean_env(PATH), check=True, text=True, capture_output=True, **stdin)
+    output = runs_folder(state_dir, os.environ) / "asks" / "output.log"
+    said = wait_until(lambda: output.read_text().split("input: ")[1:], "what the training was given")
+    assert said[0].split() == [*answer.split(), "''"]
+
+
 def test_a_run_in_the_background_of_a_terminal_has_no_screen() -> None:
     code = (
         "import os, sys\n"
