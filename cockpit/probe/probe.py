@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
-from . import unsent, worker_stacks
+from . import orphans, unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -267,6 +267,7 @@ class Probe:
         self.child = True
         if self.mechanism.making is not None:
             self.guard.run("stacks", worker_stacks.ready)
+            self.guard.run("orphans", orphans.bear, self.mechanism.making.mark)
             self.guard.run("unsent", unsent.ready, self.mechanism.making, self.mechanism.wrapper)
         self.pulse.forget()
         self.link.close()
