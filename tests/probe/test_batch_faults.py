@@ -47,7 +47,7 @@ def ragged() -> None:
 
 
 def shared_memory() -> None:
-    """What a full /dev/shm answers, if with another number: a file in it cannot grow."""
+    """What a full /dev/shm answers, if with another number: a file in it cannot grow, and nothing is sent."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 
 
@@ -57,7 +57,7 @@ FAULTS = {
     leave: "exited with status 3",
     no_memory: "MemoryError",
     ragged: "stack expects each tensor to be equal size",
-    shared_memory: "unable to resize file",
+    shared_memory: "the workers have given nothing for",  # what they do say is ``unsent``'s to tell
 }
 IN_PROCESS = (no_memory, ragged)
 
@@ -94,6 +94,7 @@ def loader_of(collate, workers: int, **more) -> DataLoader:
 
 def check(it, fault, workers: int, nth: int = 1, **more) -> Training:
     """Epochs 0 and 2 are at the script's size; in epoch 1 a larger one is asked for and fails."""
+    it.probe.mechanism.patience_s = 2.0
     bare = loader_of(torch.stack, workers, **more)
     wanted = [[int(index) for batch in bare for index in batch[:, 0]] for _ in range(3)]
     training = Training(it, loader_of(Collate(fault, nth), workers, **more))
