@@ -5,7 +5,6 @@ Pure: states and a time in, lines out. The figures are the ones that the screen 
 
 from __future__ import annotations
 
-from cockpit.analysis.compare import WORDS
 from cockpit.history import compiled
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
@@ -74,7 +73,7 @@ class Progress:
         word = MOVES.get(entry.state, entry.state)
         parts = [f"{words_of(entry)}: {word}"]
         if entry.state == "kept":
-            parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
+            parts.append(delta_words(entry))
             parts.append(compiled.words(entry.compiled_s, entry.graphs, entry.recompiles))
         if entry.reason:
             parts.append(entry.reason)

@@ -115,6 +115,8 @@ class Batching:
 
     def _shares_steps(self, record: LoaderRecord) -> bool:
         """Whether another training loader served the steps of this one's last epoch too, or serves its present ones."""
+        if record.role == OTHER:
+            return False  # evaluated in the middle of an epoch: it makes up no step
         own, (first, until) = record.open_stream(), record.span
         for other in list(self._registry.records.values()):
             stream = other.stream

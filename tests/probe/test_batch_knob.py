@@ -217,6 +217,20 @@ def test_that_two_loaders_make_a_step_is_seen_in_the_first_epoch_and_ends_what_w
     assert "several loaders" in reason(it, "early")
 
 
+def test_a_validation_loader_gone_over_in_the_middle_of_an_epoch_makes_up_no_step(it):
+    training, held_out = Training(it), loader_of(it, 8)
+    for _ in range(2):
+        for number, batch in enumerate(training.loader):
+            train_step(training.model, training.optimizer, batch)
+            it.beat()
+            if number % 2:
+                with torch.no_grad():
+                    for other in held_out:
+                        training.model(other)
+    assert list(it.roles().values()) == ["train", "other"]
+    assert "several loaders" not in row(it, 1)["reason"] and "several loaders" not in row(it, 0)["reason"]
+
+
 def test_two_loaders_in_turns_both_take_it(it):
     first, second = loader_of(it, 16), loader_of(it, 24)
     training = Training(it, first)
