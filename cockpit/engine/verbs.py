@@ -67,6 +67,12 @@ class Verbs:
     def _drop(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._carry_out(changes.drop(self._record.state, self._clock()))
 
+    def give_up(self) -> None:
+        """Refuse what is queued for loaders, where it has turned out that the training has none."""
+        decision = changes.give_up(self._record.state, self._clock())
+        if decision is not None:
+            self._carry_out(decision)
+
     def _carry_out(self, decision: changes.Decision) -> dict[str, Any]:
         asked = {entry.id: entry for entry in self._record.state.ledger}
         for message in decision.messages:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cockpit.model.events import KnobReport, LoaderInfo
+from cockpit.model.knobs import SCRIPT
 from cockpit.model.names import SCHEMA
 
 from . import compiled, disk, ranks
@@ -129,8 +130,13 @@ def found_of(state: State, entry: Entry) -> dict[str, Any]:
     """What is in force now of the knobs that a change asked for, by knob, and what is to be known about it."""
     named = next((loader for loader in state.loaders if loader.id == entry.loader), None)
     told: Iterable[KnobRow | KnobReport] = named.knobs if named is not None else knob_rows(state)
+
+    def note(row: KnobRow | KnobReport) -> str | None:
+        # what a knob does is no news of a change back to what the script has
+        return None if entry.asked[row.name] in (SCRIPT, row.script) else row.note
+
     return {
-        row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": row.note}
+        row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": note(row)}
         for row in told
         if row.name in entry.asked
     }

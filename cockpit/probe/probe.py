@@ -200,7 +200,7 @@ class Probe:
             self.changes.news = self.landing.news = self.asks.news = False
             link.say(self._loaders())
         if recorder.steps:
-            link.say(self.ticks.read(now, self.hooks, can_tell, self.kernels.watch.found()))
+            link.say(self.ticks.read(now, self.hooks, can_tell, self.landing.compiled()))
 
     def _adopt_stray_thread(self) -> None:
         """Training has moved to another thread: watch that one."""
