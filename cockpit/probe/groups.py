@@ -48,6 +48,35 @@ class Group(NamedTuple):
         return ", ".join("%s %s" % (name, show_value(value)) for name, value in self._asdict().items())
 
 
+class Path:
+    """What has served one loader, from the script's own settings on: the way back where the newest fails. Whoever goes
+    back to something earlier, or undoes, leaves what came after it behind."""
+
+    def __init__(self, script: Group) -> None:
+        self._steps = [script]
+
+    @property
+    def now(self) -> Group:
+        return self._steps[-1]
+
+    def before(self, group: Group) -> Group:
+        """What to go back to where ``group`` fails, which serves now or is about to."""
+        return self._steps[-2] if group == self.now and len(self._steps) > 1 else self.now
+
+    def step(self, group: Group) -> None:
+        """``group`` serves from now on."""
+        if group in self._steps:
+            del self._steps[self._steps.index(group) + 1 :]
+        else:
+            self._steps.append(group)
+
+    def back(self, group: Group) -> None:
+        """What served has failed, and ``group`` has taken its place."""
+        if group not in self._steps:
+            self._steps = [self._steps[0], group]
+        self.step(group)
+
+
 class Refused(CockpitError):
     """This knob cannot take this value on this loader; ``reason`` is the sentence for the user."""
 

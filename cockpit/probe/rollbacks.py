@@ -11,6 +11,7 @@ from typing import Any
 from ..model.knobs import SCRIPT
 from .asks import Ask, Asks
 from .batching import BATCH, Batching
+from .groups import Group
 from .outcomes import Notice
 from .recorder import Recorder, Setting
 from .registry import Registry
@@ -66,7 +67,8 @@ class Rollbacks:
             record.asked = {**former, **stay}
         values = self._batching.values(record.group, record)
         record.reasons.update(dict.fromkeys(gone & set(record.wanted), notice.reason))
-        asks += self._lost_with(record, {name for name in gone if record.wanted.get(name, SCRIPT) != values[name]})
+        other = {name for name in gone if record.wanted.get(name, SCRIPT) != values[name]}
+        asks += self._lost_with(record, other, notice.failed)
         record.planned_for = record.wanted
         for ask in asks:
             ask.stall_ns += took_ns
@@ -78,7 +80,7 @@ class Rollbacks:
         if asks and record.role != OTHER:
             self._resume(record, asks, notice.in_force)
 
-    def _lost_with(self, record: LoaderRecord, names: set[str]) -> list[Ask]:
+    def _lost_with(self, record: LoaderRecord, names: set[str], failed: Group) -> list[Ask]:
         """Earlier changes of ``names`` where the way back led past them too; what was set from the start goes with
         them."""
         lost = {name for name in names if record.wanted.get(name, SCRIPT) != SCRIPT}
@@ -86,7 +88,10 @@ class Rollbacks:
             ask
             for ask in list(self._asks.by_id.values())
             if ask.state == "settling" and record.id in ask.done_on
-            if any(name in lost and record.asked.get(name) == value for name, value in ask.knobs.items())
+            if any(
+                name in lost and value in (record.asked.get(name), getattr(failed, name))
+                for name, value in ask.knobs.items()
+            )
         ]
         given = {name for ask in asks for name in ask.knobs}
         record.asked = {name: value for name, value in record.asked.items() if name not in lost | given}

@@ -37,7 +37,8 @@ from .cuts import Cuts
 from .dataset_watch import DatasetWatch
 from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
-from .groups import Group, Refused, couple, script_group
+from .groups import Group, Path, Refused, couple, script_group
+from .kept import release, reusable
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
 from .refusals import Refusal, depending, limits_of, with_held
@@ -63,8 +64,8 @@ class LoaderControl:
         self._mechanism, self._noticed = mechanism, noticed
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
-        self.script = self._in_force = self._former = script_group(loader)
-        """What the script has, what serves, and what did so before that."""
+        self.script = script_group(loader)
+        self._path = Path(self.script)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
@@ -117,10 +118,10 @@ class LoaderControl:
         wanted = group or self.script
         if self._limits.whole is None and (self._managed or wanted != self.script):
             return self._open_managed(loader, wanted, own_size)
-        self._release(loader)
+        release(loader, self._managed, self.script)
         iterator = original_iter(loader)
         self._note(loader, iterator)
-        self._in_force = self._former = self.script
+        self._path = Path(self.script)
         return iterator
 
     def opened_untouched(self, loader: Any, iterator: Any) -> None:
@@ -128,7 +129,7 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         self._note(loader, iterator)
-        self._in_force = self._former = self.script
+        self._path = Path(self.script)
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
@@ -187,9 +188,11 @@ class LoaderControl:
         # persistent workers draw no seed and iterate the sampler once at every epoch but their first
         later = self.script.persistent_workers and (self._managed or loader._iterator is not None)
         self._managed = self.script.persistent_workers
-        reused = self._reusable(loader, group)
+        changed = self.dataset.changed and not self.script.persistent_workers
+        # where the script has changed its dataset, that would reach the workers without our setting
+        reused = None if changed else reusable(loader._iterator, group, self.script)
         if reused is None:
-            self._release(loader)
+            release(loader, self._managed, self.script)
             group = self._without_harm(group)
         front = self._front() if later else None  # persistent workers have one iterator; has the script still it?
         if front is not None:
@@ -199,7 +202,7 @@ class LoaderControl:
             front._cockpit_recipe, self._front = recipe, weakref.ref(front)
         if self._first_seed is None:
             self._first_seed = front._base_seed
-        before = self._in_force if self._in_force != group else self._former
+        before = self._path.before(group)
         if own_size is not None and (group.batch_size, before.batch_size) != (None, None):
             indices = Cuts(recipe.index_sampler, group.batch_size or own_size, own_size)
         seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
@@ -259,7 +262,7 @@ class LoaderControl:
     @property
     def in_force(self) -> Group:
         """What has served last."""
-        return self._in_force.alone
+        return self._path.now.alone
 
     @property
     def whole(self) -> str | None:
@@ -292,39 +295,17 @@ class LoaderControl:
         return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
 
     def _took(self, group: Group) -> None:
-        if group != self._in_force:
-            self._former, self._in_force = self._in_force, group
+        self._path.step(group)
         if group.num_workers:
             self._remembered = group
 
     def _tell(self, notice: Notice) -> None:
         self._notices.append(notice)
         self._noticed()
-        self._in_force, self._former = notice.in_force, self.script
+        self._path.back(notice.in_force)
 
     def _keep(self, source: Any) -> None:
         """Where torch itself keeps persistent workers: they end with the loader, or when a framework says so."""
         loader = self._loader()
         if loader is not None and (source is not None or loader._iterator is not None):
             loader._iterator = source
-
-    def _reusable(self, loader: Any, group: Group) -> Any:
-        kept = loader._iterator
-        if self.dataset.changed and not self.script.persistent_workers:
-            return None  # the script has changed its dataset, and without our setting it would reach the workers
-        fits = is_source(kept) and kept.group == group and not kept._shutdown
-        return kept if fits and not self._in_use(kept) else None
-
-    def _in_use(self, kept: Any) -> bool:
-        """Whether an iterator that the script still holds reads from it (persistent ones are reset, as in torch)."""
-        chain = kept.user() if is_source(kept) else None
-        return not self.script.persistent_workers and chain is not None and chain.live is kept
-
-    def _release(self, loader: Any) -> None:
-        """Persistent workers that will not serve the next epoch end before others are started."""
-        kept = getattr(loader, "_iterator", None)
-        if kept is None or not (is_source(kept) or self._managed):
-            return
-        loader._iterator = None
-        if not self._in_use(kept):
-            kept._shutdown_workers()

@@ -344,6 +344,23 @@ def test_workers_that_are_killed_epochs_later_take_one_change_back_and_the_next_
     assert in_force() == 0
 
 
+def test_what_was_undone_is_no_way_back(it):
+    """None, 1, 2 and 1 again: where that one is killed later, it is not 2 that take its place."""
+    model, optimizer = made(it)
+    loader = loader_of(it, 48)
+    for name, workers in (("c1", 1), ("c2", 2), ("c3", 1)):
+        epoch(it, loader, model, optimizer)
+        it.ask(name, num_workers=workers)
+    epoch(it, loader, model, optimizer)
+    record = next(iter(it.probe.registry.records.values()))
+    epoch(it, loader, model, optimizer, {4: lambda: os.kill(record.workers[0], signal.SIGKILL)})
+    assert knob(it, "num_workers")["in_force"] == 0 and record.wanted == {}
+    assert {states(it, name)[-1] for name in ("c1", "c3")} == {"rolled_back"}
+    assert it.recorder.setting.change is None
+    epoch(it, loader, model, optimizer)
+    assert knob(it, "num_workers")["in_force"] == 0
+
+
 def test_after_a_roll_back_steps_run_under_what_they_ran_under_before(it):
     model, optimizer = made(it)
     loader = DataLoader(Picky(320), batch_size=4)
