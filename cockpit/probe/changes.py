@@ -11,13 +11,13 @@ import functools
 from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
+from .anew import forks
 from .asks import Ask, Asks, of_group
 from .batching import BATCH, Batching, NotYet
 from .endings import Endings
 from .groups import Group, Refused, script_group
 from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
-from .refusals import forks
 from .registry import Registry
 from .rollbacks import Rollbacks
 from .streams import OTHER, LoaderRecord, Stream
