@@ -9,7 +9,7 @@ import sys
 import time
 
 from cockpit.history.boundary import NO_END, is_out_of_sight
-from cockpit.history.knobs import is_answered
+from cockpit.history.knobs import can_be_now, is_answered
 from cockpit.history.measure import recent_phases
 from cockpit.history.state import State
 from cockpit.history.status import found_of
@@ -37,8 +37,12 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         going = [entry for entry in entries if entry.state != "refused"]  # else its reason is all there is to say
         found = {name: one for entry in going for name, one in found_of(state, entry).items()}
         notes = {name: told for name, one in found.items() if (told := _join(one["reason"], one["note"]))}
-        if any(each.state == "queued" and not each.now for each in entries) and is_out_of_sight(state):
-            notes["when"] = f"{NO_END}: --now does not wait for one"
+        waiting = [
+            entry for entry in entries if entry.state == "queued" and not (entry.now and can_be_now(state, entry))
+        ]
+        if waiting and is_out_of_sight(state):
+            sooner = any(can_be_now(state, entry) for entry in waiting)
+            notes["when"] = f"{NO_END}: --now does not wait for one" if sooner else NO_END
         for entry in going:
             # rows fall silent once the change has landed
             if entry.note is not None and not any(entry.note in told for told in notes.values()):
@@ -48,7 +52,10 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         if not late or time.monotonic() > began_s + patience_s(state):
             over = [entry for entry in entries if entry.state == "refused"]
             refused = [f"{change_words(entry)}: refused, {entry.reason}" for entry in over]
-            return refused, [f"{name}: {note}" for name, note in notes.items()]
+            # a reason that names the knob itself says it once
+            return refused, [
+                note if note.startswith(f"{name}: ") else f"{name}: {note}" for name, note in notes.items()
+            ]
         time.sleep(LOOK_S)
 
 

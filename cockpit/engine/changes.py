@@ -64,6 +64,7 @@ def ask(
         return Decision(*_withdraw(old, at_s), {"id": None, "dropped": [entry.id for entry in old]})
     at_once = now or any(entry.now and _apart(state, entry.asked, loader)[0] for entry in old)
     soon, later = _apart(state, merged, loader) if at_once else (merged, {})
+    promised = at_once and bool(soon)
     if not soon:  # the training says itself why it has to wait
         soon, later = merged, {}
     stays = [entry.id for entry in old if later and entry.asked == later and not entry.now]
@@ -72,8 +73,8 @@ def ask(
     if later and not stays:
         parts.append(ChangeAsked(at_s, f"{change}-later", later, False, loader, origin))
     result: dict[str, Any] = {"id": change}
-    if soon != checked or at_once != now:
-        result.update(asked=soon, now=at_once)
+    if soon != checked or promised != now:
+        result.update(asked=soon, now=promised)
     if later:
         result["later"] = {"id": stays[0] if stays else f"{change}-later", "asked": later}
     messages = (ask_message(part.id, part.knobs, part.now, loader) for part in parts)

@@ -204,7 +204,8 @@ class Batching:
         """The iterator that is about to be made serves what is wanted. ``landing`` are asks that were planned."""
         batch, value = record.batch, self.wanted(record)
         if value == SCRIPT and batch.in_force == batch.script:
-            record.batch_size = batch.in_force
+            if batch.in_force is not None:  # else whoever makes the batches has said it, or nobody knows
+                record.batch_size = batch.in_force
             return
         asks = tuple(ask for ask in landing if BATCH in ask.knobs)
         from_start = not asks and record.accepted is None

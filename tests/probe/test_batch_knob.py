@@ -165,6 +165,19 @@ def test_refused_where_somebody_else_makes_the_batches(it):
         assert not row(it, number)["can"] and words in row(it, number)["reason"]
 
 
+def test_the_size_that_a_batch_sampler_makes_is_known_after_changes_too(it):
+    """Accelerate and others hand over a batch sampler: the loader itself has no size."""
+    training = Training(
+        it, DataLoader(Rows(it, 24), batch_sampler=BatchSampler(SequentialSampler(range(24)), 4, False))
+    )
+    training.epoch()
+    record = next(iter(it.probe.registry.records.values()))
+    assert record.batch_size == 4
+    it.ask("c1", prefetch_factor=3, num_workers=1)
+    assert training.epoch() == [4] * 6 and states(it, "c1") == ["applying", "settling"]
+    assert record.batch_size == 4
+
+
 def test_refused_where_the_loop_leaves_early(it):
     training = Training(it)
     training.epoch(most=5)
