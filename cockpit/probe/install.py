@@ -16,6 +16,7 @@ from typing import Any, Callable
 from ..model.names import ENV_RUN
 from . import late_starts
 from . import recorder as phases
+from .kernels.tracing import let_script
 from .kernels.trial import watched
 from .probe import Probe
 from .samples import counting
@@ -105,7 +106,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
         "twice": twice, "optimizer": optimizers, "saving": saving, "workers": workers, "endings": endings,
-        "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "forward": forward, "scripting": let_script, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 

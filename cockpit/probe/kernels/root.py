@@ -20,6 +20,7 @@ from . import autocast as casts
 from . import caught, compiling
 from .casting import Outputs
 from .keep import Kept
+from .tracing import is_traced
 from .twice import Twice
 
 RANDOM = "not numerically neutral: compiled dropout draws from another stream"
@@ -166,6 +167,8 @@ class RootKernels:
 
     def call(self, module: Any, args: Any, kwargs: Any) -> Any:
         """The root's forward under the setting."""
+        if is_traced(self._torch):  # as in evaluations, whatever the gradients
+            return self._run(self.setting._replace(compile=SCRIPT), True, module, args, kwargs)
         if self.on_call is not None:
             self.on_call()
         evaluates = self._places.called()
