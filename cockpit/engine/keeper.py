@@ -18,20 +18,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+HEARD = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+         signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}  # fmt: skip
+
+
 def main(folder: str) -> None:
     """Write pids.json, then exit_status (128 + n for signal n; 126/127 and a reason where nothing could start)."""
     plan = json.load(sys.stdin)
     if os.getsid(0) != os.getpid():
         os.setsid()
     become_subreaper()
-    for number in (
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGQUIT,
-        signal.SIGPIPE,
-        signal.SIGTSTP,
-    ):
+    # who tells every process of a job something (a scheduler does) means the training
+    for number in signal.valid_signals() - HEARD:
         signal.signal(number, signal.SIG_IGN)
     # the place for the answer is taken now: a disk that is full at the end must not swallow it
     write(folder, "exit_status.new", " " * 512)

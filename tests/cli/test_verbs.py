@@ -195,6 +195,35 @@ def test_an_interrupt_is_a_soft_stop_and_the_report_still_comes(state_dir: Path,
     assert told is not None and told["state"] == "ended" and running.returncode == told["exit_status"]
 
 
+def test_a_schedulers_signal_to_whoever_was_started_is_heard_by_the_training(state_dir: Path, tmp_path: Path) -> None:
+    """SLURM tells the process that it started, some minutes before the end; the training's handler saves."""
+    script = tmp_path / "saves.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "def save(number, frame): os.write(1, b'saved at %d\\n' % number); number == signal.SIGUSR2 and os._exit(7)\n"
+        "signal.signal(signal.SIGUSR1, save); signal.signal(signal.SIGUSR2, save); os.write(1, b'ready\\n')\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    output = state_dir / "runs" / "it" / "output.log"
+    running = start_headless(state_dir, [sys.executable, str(script)])
+    try:
+        wait_until(lambda: output.exists() and b"ready" in output.read_bytes(), "the script's handlers")
+        wait_until(lambda: signal.SIGUSR1 in caught_by(running.pid), "the front's handlers")
+        running.send_signal(signal.SIGUSR1)
+        wait_until(lambda: b"saved at 10" in output.read_bytes(), "the first save")
+        running.send_signal(signal.SIGUSR2)
+        running.communicate(timeout=40)
+    finally:
+        running.kill()
+        running.wait()
+    assert b"saved at 12" in output.read_bytes() and running.returncode == 7, "as the script itself ended"
+
+
+def caught_by(pid: int) -> set[int]:
+    mask = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return {number for number in range(1, 65) if int(mask.split()[1], 16) >> (number - 1) & 1}
+
+
 def test_a_second_interrupt_leaves_the_training_to_itself(state_dir: Path) -> None:
     running = start_headless(state_dir, [*ENDLESS, "--save-s", "20"])
     try:

@@ -107,6 +107,10 @@ def test_survives_signals_and_a_training_that_kills_its_group(keep, tmp_path: Pa
         signal.SIGQUIT,
         signal.SIGTSTP,
         signal.SIGPIPE,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGRTMIN,
     ):
         process.send_signal(number)
     assert process.wait(20) == 0
