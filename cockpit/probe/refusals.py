@@ -64,8 +64,8 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWa
     asked_earlier = own_sampler(loader) if script.num_workers == 0 else None
     if asked_earlier is not None:
         notes.append(
-            "workers ask %s some batches ahead: one that chooses by the losses so far would choose by older ones"
-            % asked_earlier
+            "workers ask %s some batches ahead: one that chooses by the losses so far would choose by older ones, "
+            "and a position that is saved in mid-epoch is ahead of what was trained on" % asked_earlier
         )
     if notes:
         knobs["num_workers"] = Refusal(note="; ".join(notes))
