@@ -73,6 +73,7 @@ ROWS = (
         faults=("deaf-end",),
         tests=(
             "tests/probe/test_orphans.py::test_they_end_with_the_workers",
+            "tests/probe/test_orphans.py::test_they_end_when_a_worker_was_killed_too",
             "tests/probe/test_orphans.py::test_those_of_the_scripts_own_workers_are_the_scripts",
             "tests/probe/test_orphans.py::test_what_has_let_go_of_its_worker_is_meant_to_stay",
         ),
