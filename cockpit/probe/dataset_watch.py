@@ -96,10 +96,10 @@ class DatasetWatch:
             self.restless = _loops(different, now, functions)
         self._spares.took(began_ns, self._clock())
 
-    def look_at_fetches(self, mechanism: Any, iterator: Any, dataset: Any) -> None:
+    def look_at_fetches(self, mechanism: Any, iterator: Any) -> None:
         """The first ones of an epoch, where there was time for a look at its start."""
         if self._here is not None and self.restless is None:
-            Fetches(mechanism.torch, iterator, dataset, mechanism.run, self._taken).put()
+            Fetches(mechanism.torch, iterator, mechanism.run, self._taken).put()
 
     def _taken(self, path: str) -> None:
         self.restless = self.restless or path

@@ -183,7 +183,7 @@ class LoaderControl:
         if self._first_seed is None:
             self._first_seed = iterator._base_seed
         if isinstance(iterator, self._mechanism.torch_single):
-            self._mechanism.run("taken", self.dataset.look_at_fetches, self._mechanism, iterator, loader.dataset)
+            self._mechanism.run("taken", self.dataset.look_at_fetches, self._mechanism, iterator)
 
     def _open_managed(self, loader: Any, group: Group, own_size: int | None) -> Any:
         recipe = recipe_of(loader, self._mechanism.iterable_kind)

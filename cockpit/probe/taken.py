@@ -41,10 +41,8 @@ def marks(torch: Any, dataset: Any) -> dict[str, Any]:
 class Fetches:
     """In the place of an iterator's ``_next_data`` for some calls; ``took(path)`` hears of what both sides change."""
 
-    def __init__(
-        self, torch: Any, iterator: Any, dataset: Any, run: Callable[..., Any], took: Callable[[str], None]
-    ) -> None:
-        self._torch, self._iterator, self._dataset = torch, weakref.ref(iterator), weakref.ref(dataset)
+    def __init__(self, torch: Any, iterator: Any, run: Callable[..., Any], took: Callable[[str], None]) -> None:
+        self._torch, self._iterator = torch, weakref.ref(iterator)
         self._run, self._took = run, took
         self._left = FETCHES
         self._marks: dict[str, Any] | None = None
@@ -57,20 +55,20 @@ class Fetches:
     def __call__(self) -> Any:
         iterator: Any = self._iterator()
         try:
-            self._run("taken", self._look, self._by_loop)
+            self._run("taken", self._look, iterator._dataset, self._by_loop)
             data = type(iterator)._next_data(iterator)
         except BaseException as error:
             self._leave(iterator)
             unseen(error, 1)
             raise
-        self._run("taken", self._look, self._by_fetch)
+        self._run("taken", self._look, iterator._dataset, self._by_fetch)
         self._left -= 1
         if self._left < 0:
             self._leave(iterator)
         return data
 
-    def _look(self, changed: set[str]) -> None:
-        now = marks(self._torch, self._dataset())
+    def _look(self, dataset: Any, changed: set[str]) -> None:
+        now = marks(self._torch, dataset)
         if self._marks is not None:
             before = self._marks
             changed.update(path for path, mark in now.items() if path in before and before[path] != mark)

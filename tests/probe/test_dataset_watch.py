@@ -168,6 +168,17 @@ def test_what_the_dataset_writes_down_and_the_loop_takes_would_stay_in_workers(w
             assert control.plan({"num_workers": 2}, now=True).num_workers == 2
 
 
+def test_a_plain_list_that_the_loop_empties_as_it_goes_is_looked_at_as_well() -> None:
+    rows = [[at] for at in range(16)]
+    with Harness() as harness:
+        loader = DataLoader(rows, batch_size=2, collate_fn=lambda batch: rows[0].append(len(batch)))  # type: ignore[arg-type]
+        batches = iter(loader)
+        for _ in range(5):
+            next(batches)
+            rows[0].clear()
+        assert harness.control(loader).dataset.restless == "[0]"
+
+
 def test_what_a_dataset_raises_in_a_fetch_that_is_looked_at_shows_no_frame_of_ours() -> None:
     class Rotten(Noisy):
         def __getitem__(self, index: int) -> int:
