@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.events import Story, beginning
 from tui import scenes
 
 from cockpit.history.fold import fold, fold_all
@@ -257,3 +258,16 @@ def test_the_noise_never_runs_into_the_next_heading() -> None:
     heads = [text_of(trials_rows(view, width, 1)) for width in range(20, 120)]
     assert noise in heads[-1] and noise not in heads[0]
     assert all(f"{noise} " in head for head in heads if noise in head)
+
+
+def test_nothing_changed_yet_is_said_only_where_nothing_has() -> None:
+    """A change that came before ten steps were measured has no before: that is not the same as no change."""
+    story = Story()
+    untouched = fold_all(beginning())
+    changed = fold_all(
+        [story.asked("c1", {"num_workers": 2}), story.moved("c1", "settling", in_force={"num_workers": 2})], untouched
+    )
+    plan = plan_for(120, 40, 10)
+    assert plan is not None
+    for state, told in ((untouched, "nothing changed yet"), (changed, "no step measured before it")):
+        assert told in text_of(step_rows(View(state, story.at_s), plan, 120))
