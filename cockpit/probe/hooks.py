@@ -43,6 +43,8 @@ class LoaderHooks:
         self.on_boundary: Callable[[Any, int], None] = lambda record, thread: None
         self.on_batch: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
+        self.on_forked: Callable[[], None] = lambda: None
+        """Workers may have been forked, and all that one iterator has."""
         self.on_fetch: Callable[[], None] = lambda: None
         """A training loader begins anew, in the training's thread."""
         self.is_worker: Callable[[], bool] = lambda: False
@@ -117,6 +119,7 @@ class LoaderHooks:
         now = recorder.clock()
         if stream.thread == recorder.thread or recorder.thread is None:
             recorder.doing, recorder.since = phases.OTHER, now
+            self.on_forked()
         attributes = getattr(iterator, "__dict__", None)
         if error is not None or attributes is None:
             return
@@ -158,6 +161,7 @@ class LoaderHooks:
         if recorder.attention and self._changes.concerns(stream):
             recorder.doing, recorder.since = phases.LOADER_START, now
             self._run("swap", self._changes.at_next, stream, iterator)
+            self.on_forked()
         recorder.doing = phases.LOADER if stream.batches else phases.LOADER_START
         recorder.since = now
         if self.look_due and stream.trains:

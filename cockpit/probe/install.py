@@ -31,6 +31,7 @@ def patch(probe: Probe) -> None:
     """Puts everything in place, each part on its own: what this torch lacks is off, with the reason."""
     probe.recorder.on_step = probe.on_step
     probe.hooks.on_open, probe.hooks.is_worker, probe.hooks.stall_of = probe.on_open, probe.is_worker, take_stall_ns
+    probe.hooks.on_forked = lambda: probe.guard.run("link", probe.pulse.resume)
     for name, part in parts_of(probe).items():
         probe.guard.run(name, part)
     os.register_at_fork(before=probe.before_fork, after_in_child=probe.in_child)
