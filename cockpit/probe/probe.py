@@ -41,6 +41,12 @@ from .unfed import Unfed
 
 CHANGING = ("loaders", "swap", "changes")
 """Hooks without which no change can land."""
+NO_BACKWARD = (
+    "no backward() is seen in this training, though its optimizer steps (torch.func, autograd.grad): nothing tells its"
+    " steps, nor which loader trains"
+)
+UPDATES = 20
+"""Of an optimizer, without any backward: then none will come. Some step once before all else, for their state."""
 ROWS_NS = 1_000_000_000
 """How often the knobs of the whole training are looked at."""
 
@@ -244,6 +250,10 @@ class Probe:
             self._unread = False
             self.guard.run("changes", self.asks.start, told(self._environ[ENV_RUN]))
         if not self.pulse.running and not self.child:
+            self._exchange()
+            recorder = self.recorder
+            if not recorder.backwards and recorder.optimizer_steps >= UPDATES and "backward" not in self.guard.reasons:
+                self.asks.give_up(NO_BACKWARD)
             while self.asks.said:
                 self.link.say(self.asks.said.popleft())
             self._exchange()
