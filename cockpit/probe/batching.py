@@ -53,6 +53,7 @@ class Batching:
         self._kernels = kernels
         self.schedules = Schedules()
         self.made_for: Mapping[int, str] = {}
+        self.rings: Mapping[int, tuple[int, str]] = {}
         """By size: why the loop takes no other, where that was seen."""
         self.no_room: Callable[[LoaderRecord, int], str | None] = lambda record, size: None
         """Why the machine has no room for batches of a size."""
@@ -96,6 +97,7 @@ class Batching:
             compiled=compiles(),
             ends_after=self.schedules.ends_after(self._recorder.steps),
             made_for=self.made_for.get(record.batch.in_force),
+            ring=self.rings.get(record.batch.in_force),
             # who asks in every epoch has not yet had the time to do so in this one
             kept_length=record.lengths.kept(record.iterators if boundary else record.iterators - 1),
             unminded=record.control.whole if record.control is not None else None,

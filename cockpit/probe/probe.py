@@ -73,7 +73,7 @@ class Probe:
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
         self.one_size = OneSize(torch, self.recorder, self.registry, self.asks, self.kernels, self.guard.run)
-        self.batching.made_for = self.one_size.found
+        self.batching.made_for, self.batching.rings = self.one_size.found, self.one_size.rings
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
         self.batching.no_room = lambda record, size: self.guard.run("preflight", self.preflight.too_large, record, size)
         trials = self.landing.trials

@@ -18,6 +18,7 @@ from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..lengths import Asker, run_past
 from ..refusals import Refusal
+from .rings import unfit
 from .setters import COMPILED_ONCE_MORE
 
 NOT_YET = "waits until the loop has used up the loader for one whole epoch"
@@ -33,6 +34,7 @@ class Facts(NamedTuple):
     epoch yet); ``framework``: whose installed code iterates it; ``asked_length``: who asked ``len(loader)``, and
     ``kept_length``: those who did so once alone; ``ends_after``: a schedule that raises after its end, in words;
     ``shared``: its batch sampler serves another loader; ``made_for``: what was seen to fit one size alone;
+    ``ring``: how long a ring is that the model fills with batches, and its name;
     ``unminded``: why what serves its batches cannot be ours, so that nobody could go back where one fails."""
 
     used_up: bool | None
@@ -48,6 +50,7 @@ class Facts(NamedTuple):
     made_for: str | None = None
     kept_length: tuple[Asker, ...] = ()
     unminded: str | None = None
+    ring: tuple[int, str] | None = None
 
 
 class BatchSize:
@@ -137,6 +140,8 @@ class BatchSize:
             return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
         if facts.made_for is not None and not self.uneven:
             return facts.made_for
+        if not self.uneven and (ring := unfit(facts.ring, size)) is not None:
+            return ring
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after
         if size < (self.script or size):
