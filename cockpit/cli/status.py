@@ -39,9 +39,10 @@ def page(state: State, now_s: float) -> list[str]:
     activity = activity_of(state, now_s)
     badge = BADGES.get(activity.word, BADGES["idle"])
     since = f" for {duration(activity.for_s)}" if activity.for_s is not None else ""
+    where = f" {activity.detail}" if activity.word == "stalled" and activity.detail else ""
     base = state.baseline.samples_per_s if state.baseline else None
     lines = [
-        f"{state.run}  {badge.word.lower()}{since}  {steps_words(state)}  pid {show_value(state.pid)}",
+        f"{state.run}  {badge.word.lower()}{where}{since}  {steps_words(state)}  pid {show_value(state.pid)}",
         f"throughput  {rate_words(live_rate(state))} samples/s, baseline {rate_words(base)}",
         f"a step      {step_words(state)}",
     ]

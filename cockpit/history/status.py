@@ -48,6 +48,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "exit_status": state.exit_status,
         "activity": activity.word if state.phase == "running" else None,
         "activity_s": activity.for_s,
+        "stalled_in": activity.detail.removeprefix("in ") if activity.word == "stalled" and activity.detail else None,
         "epoch": state.epoch,
         "step": state.step,
         "optimizer_steps": state.optimizer_steps,

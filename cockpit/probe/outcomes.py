@@ -6,6 +6,7 @@ in the feed for whoever asks next.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, NamedTuple
 
 from .feed import Feed
@@ -79,6 +80,8 @@ HINTS = (
     ("before the current process has finished its bootstrapping", 'the script has no if __name__ == "__main__"'),
 )
 """What an error's own words do not say, to those who have never met it."""
+_SENTENCE = re.compile(r"(?<=[^.\s]{2})\. (?![a-z])")
+"""Where one ends: neither at what stands for something left out ("out=... arguments") nor at "e.g."."""
 LONG = 120
 """Characters of a reason that fit beside a change; what goes on for longer gives its first sentence."""
 
@@ -88,7 +91,7 @@ def why(error: Exception) -> str:
     words = _in_one_line(error)
     hint = next((hint for text, hint in HINTS if text in str(error)), None)
     if len(words) > LONG:
-        first = words.split(". ")[0]
+        first = _SENTENCE.split(words)[0]
         words = first if len(first) <= LONG else first[: LONG - 1] + "…"
     return words if hint is None else "%s: %s" % (words, hint)
 
