@@ -94,3 +94,19 @@ def test_what_has_to_wait_for_an_end_that_never_comes_says_so_also_where_it_was_
     monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=iter(range(100)).__next__, sleep=lambda _: None))
     refused, notes = answers.to_be_known(SimpleNamespace(name="it"), ["c1"])  # type: ignore[arg-type]
     assert (refused, notes) == ([], [why, "when: no epoch's end in sight"])
+
+
+@pytest.mark.parametrize(("workers", "told"), [({"num_workers": 2}, False), ({}, True)])
+def test_what_needs_workers_is_not_said_of_a_change_that_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch, workers: dict[str, int], told: bool
+) -> None:
+    why = "needs num_workers of 1 or more"
+    rows = knob("num_workers", 0, 0), knob("persistent_workers", "off", "off", can=False, can_now=False, reason=why)
+    state = fold_all([
+        *beginning(), LoadersSeen(1001.0, (loader(knobs=rows),)), block(1002.0, 4, 80, steps=4),
+        ChangeAsked(1003.0, "c1", {**workers, "persistent_workers": "on"}, False),
+    ])  # fmt: skip
+    monkeypatch.setattr(answers, "state_of", lambda _: state)
+    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=iter(range(100)).__next__, sleep=lambda _: None))
+    _, notes = answers.to_be_known(SimpleNamespace(name="it"), ["c1"])  # type: ignore[arg-type]
+    assert (why in "".join(notes)) is told
