@@ -26,7 +26,7 @@ def keep(tmp_path: Path):
         argv: list[str],
         cwd: Path | str = "/",
         env: dict[str, str] | None = None,
-        window: tuple[int, int] | None = None,
+        window: tuple[float, ...] | None = None,
     ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(KEEPER), str(tmp_path)],
@@ -145,7 +145,7 @@ def test_output_is_appended_whatever_the_training_does_to_the_file(keep, tmp_pat
 
 ASKS = """
 import os, sys, signal
-signal.alarm(15)
+signal.alarm(25)
 print(os.isatty(0), os.popen("stty size", "r").read().split(), tuple(os.get_terminal_size(0)))
 def told(ask):
     try:
@@ -174,7 +174,7 @@ CHANGES = {
 def test_an_input_with_a_size_from_which_nothing_ever_comes(keep, tmp_path: Path, change: str) -> None:
     """Whatever asks, and in whatever modes, is told that there is no more: nothing stops a training unseen."""
     make, read = CHANGES[change]
-    process = keep(python(ASKS.replace("{change}", make)), window=(31, 97))
+    process = keep(python(ASKS.replace("{change}", make)), window=(31, 97, 0.5))
     assert process.wait(30) == 0
     said = (tmp_path / "output.log").read_text()
     assert status(tmp_path) == ["0"], said
@@ -183,6 +183,24 @@ def test_an_input_with_a_size_from_which_nothing_ever_comes(keep, tmp_path: Path
     assert words[:6] == ["EOFError", "''", "EOFError", "None", "OSError", "OSError"]
     assert [line for line in said.splitlines() if "ended" in line] == ["ended 1", "ended 0", "ended 0", "ended 1"]
     assert f"{read}\nEOFError [0, 1, 2]" in said
+
+
+KEYS = """
+import os, select, sys, time, tty
+tty.setcbreak(0)
+began = time.monotonic()
+while time.monotonic() - began < 4.0:
+    sum(range(100_000))
+    if select.select([0], [], [], 0)[0]:
+        sys.exit("a key: %r" % os.read(0, 1))
+print("no key")
+"""
+
+
+def test_who_trains_and_looks_for_a_key_now_and_then_sees_none(keep, tmp_path: Path) -> None:
+    """Many loops let `q` stop or save: one that nobody pressed would end them."""
+    process = keep(python(KEYS), window=(24, 80, 0.5))
+    assert process.wait(30) == 0 and (tmp_path / "output.log").read_text() == "no key\n"
 
 
 def test_the_inputs_end_reaches_nobody_when_the_keeper_is_killed(keep, tmp_path: Path) -> None:
