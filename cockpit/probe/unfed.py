@@ -17,9 +17,9 @@ from .recorder import Recorder
 from .registry import Registry
 from .streams import TRAIN, LoaderRecord
 
-PATIENCE = 20
-"""So many updates without a fetch, and with every iterator of the training gone, are one batch's own affair. A loop
-that then comes back for more is given four times what it took."""
+PATIENCE, PER_BATCH, LOOK_EVERY = 60, 4, 20
+"""So many updates without a fetch, with every iterator of the training gone, may be one batch's own affair, or a phase
+after an epoch: four for each batch that it was fed. A loop that then comes back is given four times what it took."""
 
 
 class Unfed:
@@ -49,7 +49,9 @@ class Unfed:
         The updates up to here have made no step, and never do: how many steps they were nobody can know.
         """
         recorder = self._recorder
-        if recorder.updates % PATIENCE or recorder.loaderless or recorder.read_ahead:
+        if recorder.updates % LOOK_EVERY or recorder.loaderless or recorder.read_ahead:
+            return False
+        if recorder.updates < PER_BATCH * self._last_fed():
             return False
         if recorder.trailing is not None:
             if not recorder.trailing_done():
@@ -62,6 +64,11 @@ class Unfed:
         recorder.leave_steps()
         recorder.loaderless, recorder.forward_steps = True, False
         return True
+
+    def _last_fed(self) -> int:
+        """Batches that the training got in the epoch before, or in one that it has left."""
+        streams = (record.stream for record in list(self._registry.records.values()) if record.role == TRAIN)
+        return max((stream.batches for stream in streams if stream is not None), default=0)
 
     def all_left(self) -> bool:
         """Whether there were training loaders and the script holds no iterator of any: then that is told."""
@@ -81,9 +88,9 @@ class Unfed:
         """A training loader begins anew, in the training's thread."""
         recorder = self._recorder
         if self.words is None:
-            self.patience = max(self.patience, 4 * recorder.updates)
+            self.patience = max(self.patience, PER_BATCH * recorder.updates)
             return
-        self.patience = max(self.patience, 4 * (self._done() - self._since))
+        self.patience = max(self.patience, PER_BATCH * (self._done() - self._since))
         if recorder.updates:
             recorder.end_step(recorder.last_update_ns)
         recorder.leave_steps()
@@ -108,7 +115,7 @@ class Unfed:
         """Refuses what no loader will take; raises Refused. What waited already is given some time more."""
         words, record = self.words, self._registry.records.get(ask.loader or "")
         if words is not None and ask.knobs and ask.due is None:
-            waits = ask in self._asks.waiting and self._recorder.steps - self._at_step < 10 * PATIENCE
+            waits = ask in self._asks.waiting and self._recorder.steps - self._at_step < 2 * PATIENCE
             if not waits and (ask.loader is None or (record is not None and record.unfed is not None)):
                 raise Refused(words)
         self._further(ask)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from watched import Rows, Slow, SlowSGD, loader_of, train_step
 
-from cockpit.probe.unfed import PATIENCE
+from cockpit.probe.unfed import LOOK_EVERY, PATIENCE
 
 
 def made(it, **more):
@@ -73,9 +73,9 @@ def test_one_batch_for_ever_makes_a_step_of_each_update(it, update, kept):
     batch = next(iter(loader))
     if not kept:
         del loader
-    for _ in range(100):
+    for _ in range(PATIENCE + 80):
         update(model, optimizer, batch)
-    assert 100 - PATIENCE - 2 <= it.recorder.steps <= 100 - PATIENCE
+    assert 78 <= it.recorder.steps <= 80
     assert len({step["lived"] for step in it.steps()[1:]}) == 1
     tick = it.of("tick")[-1]
     assert (tick["wait_ns"], tick["samples"], tick["queue"]) == (None, None, None)
@@ -92,9 +92,9 @@ def test_a_cycle_goes_on_counting_after_its_first_pass(it, kept):
     batches = itertools.cycle(loader)
     if not kept:
         del loader
-    for batch in itertools.islice(batches, 100):
+    for batch in itertools.islice(batches, PATIENCE + 80):
         train_step(model, optimizer, batch)
-    assert 100 - PATIENCE - 2 <= it.recorder.steps <= 99
+    assert 78 <= it.recorder.steps <= PATIENCE + 79
     assert [(e["steps"], e["samples"]) for e in it.of("epoch")] == [(6, 24)]
     loader, _ = told(it)
     assert (loader["steps_per_epoch"], loader["boundaries"]) == (None, False)
@@ -286,6 +286,25 @@ def test_long_accumulation_and_lbfgs_of_a_batch_are_one_step_each(it):
 
         lbfgs.step(closure)
     assert it.recorder.steps == 12
+    assert it.probe.unfed.words is None
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_phase_without_a_loader_after_each_epoch_is_no_step_in_any_epoch(it, kept):
+    """A linear probe, replay, a calibration: the first epoch counts as the others do."""
+    model, optimizer = made(it)
+    loader = loader_of(it, 2 * PATIENCE)
+    per_epoch = []
+    for _ in range(3):
+        before = it.recorder.steps
+        for batch in loader:
+            train_step(model, optimizer, batch)
+        for _ in range(PATIENCE + LOOK_EVERY // 2):
+            train_step(model, optimizer, torch.ones(4, 2))
+        if not kept:
+            loader = loader_of(it, 2 * PATIENCE)
+        per_epoch.append(it.recorder.steps - before)
+    assert per_epoch[1:] == [per_epoch[1]] * 2 and abs(per_epoch[0] - per_epoch[1]) <= 1
     assert it.probe.unfed.words is None
 
 
