@@ -17,7 +17,7 @@ class Policy:
     times the larger queue, so that batches made ahead cannot carry it. ``windows_before``: fewest windows before
     a change that allow an interval. ``windows_kept``: windows after the discard until a change counts as kept.
     ``discard_extra`` / ``discard_least``: steps thrown away after a change beyond the old workers' batches.
-    ``stalled_first_s``: what takes long by its nature may, as long as none of its kind has been seen to end.
+    ``stalled_long_s``: what takes long by its nature may, however quick the ones before it were.
     ``clear_pct``: an effect smaller than this is called no change. ``trim_share``: blocks dropped from a window.
     """
 
@@ -35,7 +35,7 @@ class Policy:
     blocks_kept: int = 400
     stalled_least_s: float = 10.0
     stalled_factor: float = 10.0
-    stalled_first_s: Mapping[str, float] = field(default_factory=lambda: {"save": 60.0, "compile": 300.0})
+    stalled_long_s: Mapping[str, float] = field(default_factory=lambda: {"save": 60.0, "compile": 300.0})
 
 
 POLICY = Policy()

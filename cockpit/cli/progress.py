@@ -5,16 +5,14 @@ Pure: states and a time in, lines out. The figures are the ones that the screen 
 
 from __future__ import annotations
 
-from cockpit.analysis.compare import WORDS
 from cockpit.history import compiled, crash
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
-from cockpit.history.measure import live_rate, phases_of
+from cockpit.history.measure import live_rate, recent_phases
 from cockpit.history.pause import words as pause_words
 from cockpit.history.ranks import gone, headline
 from cockpit.history.report import delta_words, duration, rate_words
 from cockpit.history.state import Entry, State
-from cockpit.history.status import RECENT_BLOCKS
 from cockpit.model.crash import Crashed
 from cockpit.model.knobs import show_value
 from cockpit.model.pause import REFUSED
@@ -103,7 +101,7 @@ class Progress:
         word = MOVES.get(entry.state, entry.state)
         parts = [f"{words_of(entry)}: {word}"]
         if entry.state == "kept":
-            parts.append(delta_words(entry) if entry.delta_pct is not None else WORDS.get(entry.verdict, ""))
+            parts.append(delta_words(entry))
             parts.append(compiled.words(entry.compiled_s, entry.graphs, entry.recompiles))
         if entry.reason:
             parts.append(entry.reason)
@@ -114,7 +112,7 @@ class Progress:
 
 def where(state: State, now_s: float) -> str:
     """One line of progress: epoch, step, rate, the loader's part of a step, the activity."""
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     if state.step is None:
         return "no step yet"
     parts = [f"epoch {show_value(state.epoch)} step {show_value(state.step)}"]

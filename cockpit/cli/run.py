@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from cockpit.config.setup import Machine, differences
@@ -30,6 +31,8 @@ from .verbs import Verb
 from .words import Words
 
 __all__ = ["OPTIONS", "call"]
+
+WINDOW = (24, 80)
 
 
 def call(verb: Verb, words: Words) -> int:
@@ -49,7 +52,7 @@ def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
     if not (plain or words.has("--detach")):
         # the screen's library takes as long to import as the training takes to start: side by side
         threading.Thread(target=importlib.import_module, args=("cockpit.tui.app",), daemon=True).start()
-    run = start_run(plan.spec)
+    run = start_run(replace(plan.spec, window=input_window()))
     if words.has("--detach"):
         return _detach(run, as_json=words.has("--json"))
     if plain:
@@ -68,6 +71,14 @@ def has_terminal() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:
         return False
+
+
+def input_window() -> tuple[int, int] | None:
+    """Rows and columns of the terminal that the training reads from; None: started by hand it would have none either.
+
+    Always the same ones: what a training prints must not depend on who was looking when it began.
+    """
+    return WINDOW if os.isatty(0) else None
 
 
 def show(run: Run, look: Look) -> int:

@@ -9,11 +9,11 @@ from typing import Any
 from cockpit.history import crash, ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
-from cockpit.history.measure import live_rate, phases_of
+from cockpit.history.measure import live_rate, recent_phases
 from cockpit.history.pause import words as pause_words
 from cockpit.history.report import duration, rate_words, steps_words, trial_line
 from cockpit.history.state import State
-from cockpit.history.status import RECENT_BLOCKS, status_of
+from cockpit.history.status import status_of
 from cockpit.model.knobs import show_value
 
 from .runs import STATE_DIR, find, name_in, state_of
@@ -40,9 +40,10 @@ def page(state: State, now_s: float) -> list[str]:
     activity = activity_of(state, now_s)
     badge = BADGES.get(activity.word, BADGES["idle"])
     since = f" for {duration(activity.for_s)}" if activity.for_s is not None else ""
+    where = f" {activity.detail}" if activity.word == "stalled" and activity.detail else ""
     base = state.baseline.samples_per_s if state.baseline else None
     lines = [
-        f"{state.run}  {badge.word.lower()}{since}  {steps_words(state)}  pid {show_value(state.pid)}",
+        f"{state.run}  {badge.word.lower()}{where}{since}  {steps_words(state)}  pid {show_value(state.pid)}",
         f"throughput  {rate_words(live_rate(state))} samples/s, baseline {rate_words(base)}",
         f"a step      {step_words(state)}",
     ]
@@ -63,7 +64,7 @@ def page(state: State, now_s: float) -> list[str]:
 
 def step_words(state: State) -> str:
     """Mean milliseconds by phase over the newest blocks."""
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     if phases is None:
         return "not measured yet"
     parts: list[tuple[str, Any]] = [

@@ -15,7 +15,7 @@ from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart, words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
-from cockpit.model.knobs import BATCH_KNOBS, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
+from cockpit.model.knobs import BATCH_KNOBS, BY_NAME, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
 
 from .told import Message, ask_message, drop_message
 
@@ -50,7 +50,7 @@ def ask(
     old = [entry for entry in _waiting(state) if entry.loader == loader]
     if not checked and not (now and old):
         raise UsageError("nothing is queued to apply now" if now else "name a knob and a value, as in num_workers=4")
-    reason = probe_failed(state) or no_loader(state, (name for name, value in checked.items() if value != SCRIPT))
+    reason = probe_failed(state) or no_loader(state, _wanted(checked))
     if reason is not None:
         raise CockpitError(reason)
     merged: dict[str, Value] = {}
@@ -64,6 +64,7 @@ def ask(
         return Decision(*_withdraw(old, at_s), {"id": None, "dropped": [entry.id for entry in old]})
     at_once = now or any(entry.now and _apart(state, entry.asked, loader)[0] for entry in old)
     soon, later = _apart(state, merged, loader) if at_once else (merged, {})
+    promised = at_once and bool(soon)
     if not soon:  # the training says itself why it has to wait
         soon, later = merged, {}
     stays = [entry.id for entry in old if later and entry.asked == later and not entry.now]
@@ -72,8 +73,8 @@ def ask(
     if later and not stays:
         parts.append(ChangeAsked(at_s, f"{change}-later", later, False, loader, origin))
     result: dict[str, Any] = {"id": change}
-    if soon != checked or at_once != now:
-        result.update(asked=soon, now=at_once)
+    if soon != checked or promised != now:
+        result.update(asked=soon, now=promised)
     if later:
         result["later"] = {"id": stays[0] if stays else f"{change}-later", "asked": later}
     messages = (ask_message(part.id, part.knobs, part.now, loader) for part in parts)
@@ -86,10 +87,32 @@ def _apart(state: State, knobs: Mapping[str, Value], loader: str | None) -> tupl
     rows = {row.name: row for row in (named or knob_rows(state))}
     waits = {name for name in knobs if name in BATCH_KNOBS}
     group = [name for name in knobs if name in LOADER_KNOBS]
-    if any(name in rows and rows[name].can and not rows[name].can_now for name in group):
+    # where no loader has been seen there may never be one: what needs none does not wait for it
+    if not state.loaders or any(name in rows and rows[name].can and not rows[name].can_now for name in group):
         waits.update(group)
     soon = {name: value for name, value in knobs.items() if name not in waits}
     return soon, {name: value for name, value in knobs.items() if name in waits}
+
+
+def give_up(state: State, at_s: float) -> Decision | None:
+    """What was asked of loaders before it was known that the training has none: refused. What waits with it goes on."""
+    vain = [entry for entry in _waiting(state) if no_loader(state, _wanted(entry.asked))]
+    if not vain:
+        return None
+    events, messages = list[Event](), list[Message]()
+    for entry in vain:
+        reason = no_loader(state, _wanted(entry.asked))
+        events.append(ChangeMoved(at_s, entry.id, "refused", reason=reason))
+        messages.append(drop_message(entry.id))
+        rest = {name: value for name, value in entry.asked.items() if BY_NAME[name].room == "kernel"}
+        if rest:
+            events.append(ChangeAsked(at_s, f"{entry.id}-rest", rest, entry.now, entry.loader, entry.origin))
+            messages.append(ask_message(f"{entry.id}-rest", rest, entry.now, entry.loader))
+    return Decision(tuple(events), tuple(messages), {})
+
+
+def _wanted(knobs: Mapping[str, Value]) -> list[str]:
+    return [name for name, value in knobs.items() if value != SCRIPT]
 
 
 def drop(state: State, at_s: float) -> Decision:

@@ -171,6 +171,7 @@ class Engine:
                 self._sight.look(now, self._pids.training)
                 for event in self._missing.look(now, self._pids, self._record.state, self._clock()):
                     self._record.happen(event)
+                self._verbs.give_up()
         every_s = UNMARKED_STOPPING_S if self._record.state.phase == "stopping" else UNMARKED_S
         if self._gone_s is None and (self._unmarked_s is None or now - self._unmarked_s >= every_s):
             self._look_for_unmarked(now)

@@ -1,7 +1,8 @@
 """Starts the training, waits for it, writes how it ended. Run as ``python -I -S keeper.py FOLDER`` by the engine.
 
-Reads what to start as one JSON object ({argv, env, cwd}) from stdin, so that its own environment bears no mark. It has
-its own session, ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
+Reads what to start as one JSON object ({argv, env, cwd, window}) from stdin, so that its own environment bears no mark;
+``window`` is rows and columns of the terminal that would be the training's input, or null. It has its own session,
+ignores hang-ups, and must survive whatever happens to the engine, so it does nothing else.
 
 FOLDER is the run's, or that of a later life of it. There the plan has ``output`` (where output.log is), ``log`` (where
 the new process prints until its turn), ``old`` (who hands over) and ``back``: what to start instead if the new process
@@ -21,20 +22,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+HEARD = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+         signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}  # fmt: skip
+
+
 def main(folder: str) -> None:
     """Write pids.json, then exit_status (128 + n for signal n; 126/127 and a reason where nothing could start)."""
     plan = json.load(sys.stdin)
     if os.getsid(0) != os.getpid():
         os.setsid()
     become_subreaper()
-    for number in (
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGQUIT,
-        signal.SIGPIPE,
-        signal.SIGTSTP,
-    ):
+    # who tells every process of a job something (a scheduler does) means the training
+    for number in signal.valid_signals() - HEARD:
         signal.signal(number, signal.SIG_IGN)
     be_like(**plan.get("like", {}))
     # the place for the answer is taken now: a disk that is full at the end must not swallow it
@@ -69,10 +68,11 @@ def be_like(
 
 def see_through(folder: str, plan: dict[str, Any], output: str, more: dict[str, Any]) -> tuple[int, str]:
     """Start what ``plan`` says, write its pids, wait for it: its exit status, and why it could not begin, if so."""
+    blank = blank_terminal(plan.get("window"))
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        begin(output, plan["argv"], plan["env"], plan["cwd"], tell)
+        begin(output, plan["argv"], plan["env"], plan["cwd"], tell, blank.path if blank else os.devnull)
     os.close(tell)
     failed = os.read(told, 1000).decode()  # ends empty as soon as the training's own program runs
     os.close(told)
@@ -80,7 +80,7 @@ def see_through(folder: str, plan: dict[str, Any], output: str, more: dict[str, 
         times = {"keeper_started": started(os.getpid()), "training_started": started(pid)}
         write(folder, "pids.json.new", json.dumps({"keeper": os.getpid(), "training": pid, **times, **more}))
         os.replace(os.path.join(folder, "pids.json.new"), os.path.join(folder, "pids.json"))
-    return wait_for(pid), failed
+    return wait_for(pid, blank), failed
 
 
 def goes_back(folder: str, status: int) -> bool:
@@ -123,14 +123,32 @@ def become_subreaper() -> None:
         pass
 
 
-def begin(path: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) -> None:
-    """In the child: default signals, no input, output to the file, then become the training. Never returns."""
+def blank_terminal(window: Any) -> Any:
+    """A terminal to read nothing from, or None: for a training that would have none, and where none can be had."""
+    if window is None:
+        return None
+    try:
+        import runpy
+
+        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "blank.py")
+        blank = runpy.run_path(file)["blank_terminal"](*window)
+    except (ImportError, OSError):
+        return None
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # taken by wait_for
+    return blank
+
+
+def begin(path: str, argv: list[str], env: dict[str, str], cwd: str, tell: int, source: str) -> None:
+    """In the child: default signals, an input that is at its end, output to the file, then become the training.
+
+    Never returns.
+    """
     try:
         os.setpgid(0, 0)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(source, os.O_RDONLY | os.O_NOCTTY), 0)
         output = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -143,11 +161,14 @@ def begin(path: str, argv: list[str], env: dict[str, str], cwd: str, tell: int) 
         os._exit(126)
 
 
-def wait_for(pid: int) -> int:
+def wait_for(pid: int, blank: Any) -> int:
     """Exit status of the training; other children that end meanwhile are orphans we adopted."""
     while True:
-        ended, status = os.waitpid(-1, 0)
-        if ended == pid:
+        ended, status = os.waitpid(-1, os.WNOHANG if blank else 0)
+        if not ended:
+            signal.sigtimedwait([signal.SIGCHLD], 0.5)
+            blank = blank if blank.answer() else None
+        elif ended == pid:
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 

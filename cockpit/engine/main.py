@@ -43,7 +43,7 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     run = rundir_at(Path(sys.argv[1]), Path(sys.argv[2]))
     if not plan and look(run).state == "starting":

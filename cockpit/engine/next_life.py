@@ -105,7 +105,7 @@ def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[
     go = {lives.HANDOFF: base.path or None, "epoch": base.epoch, "step": base.step, "epochs_left": base.epochs_left}
     write_json(prepared / lives.GO, {**go, "at_s": begun.since_s})
     os.rename(prepared, folder)
-    what = {"argv": [*facts["argv"], *base.argv], "cwd": facts["cwd"]}
+    what = {"argv": [*facts["argv"], *base.argv], "cwd": facts["cwd"], "window": facts.get("window")}
     environ = _plain(begun.environ)
     plan = {**what, "env": {**environ, ENV_LIFE: str(folder)}, "output": str(run.output), "like": dict(begun.like)}
     if begun.back is not None:

@@ -49,10 +49,11 @@ class Spec:
 
     ``setup`` applies to every training loader from the start, ``loaders`` to named ones (``train.py:41``).
     ``variables``: what the training finds in its environment, other than the caller's (None: taken away).
-    ``grace_s``: how long a soft stop waits. ``on_crash``: it is tried again by itself, after ``crash_waits_s``.
-    ``handoff_every``: a hand-off at the end of every so many epochs, where the script calls ``cockpit.session``; None:
-    as ``on_crash`` needs it. ``resume_with``: words by which the script itself resumes, from the newest of
-    ``checkpoints`` (a pattern).
+    ``grace_s``: how long a soft stop waits. ``window``: rows and columns of the terminal that would be the training's
+    input, if it were started without us; None where that would be none. ``on_crash``: it is tried again by itself,
+    after ``crash_waits_s``. ``handoff_every``: a hand-off at the end of every so many epochs, where the script calls
+    ``cockpit.session``; None: as ``on_crash`` needs it. ``resume_with``: words by which the script itself resumes, from
+    the newest of ``checkpoints`` (a pattern).
     """
 
     words: Sequence[str]
@@ -71,6 +72,7 @@ class Spec:
     state_dir: Path | None = None
     cwd: Path | None = None
     environ: Mapping[str, str] | None = None
+    window: tuple[int, int] | None = None
 
 
 def start_run(spec: Spec) -> RunDir:
@@ -83,7 +85,7 @@ def start_run(spec: Spec) -> RunDir:
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
     env = launch.environment(launch.with_variables(environ, spec.variables), run.data, run.socket)
-    plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd)}).encode()
+    plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd), "window": spec.window}).encode()
     _spawn_engine(run, plan, environ)
     return run
 
@@ -151,6 +153,7 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
             "run": run.name,
             "argv": list(argv),
             "cwd": str(cwd),
+            "window": spec.window,
             "script": script,
             "setup": dict(spec.setup),
             "loaders": loaders,

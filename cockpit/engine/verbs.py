@@ -31,6 +31,7 @@ from .told import pause_message
 
 FORCED_GRACE_S = 2.0
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
+PASSED_ON = {"SIGUSR1": signal.SIGUSR1, "SIGUSR2": signal.SIGUSR2}
 GRACE_S_AT_MOST = 7 * 86400.0
 
 
@@ -107,6 +108,12 @@ class Verbs:
         if waiting and not changes.anything_waits(self._record.state):
             return {"dropped": ["restart"]}
         return self._carry_out(changes.drop(self._record.state, self._clock()))
+
+    def give_up(self) -> None:
+        """Refuse what is queued for loaders, where it has turned out that the training has none."""
+        decision = changes.give_up(self._record.state, self._clock())
+        if decision is not None:
+            self._carry_out(decision)
 
     def _carry_out(self, decision: changes.Decision) -> dict[str, Any]:
         asked = {entry.id: entry for entry in self._record.state.ledger}
@@ -203,6 +210,20 @@ class Verbs:
         self._record.happen(Stopping(now_s, until_s))
         return {"pid": state.pid, "until_s": until_s, "grace_s": until_s - now_s}
 
+    def _signal(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Pass on what somebody told the process that started the run, as it would have reached a bare training."""
+        number = PASSED_ON.get(str(args.get("name")))
+        if number is None:
+            raise UsageError(f"signals that are passed on: {', '.join(PASSED_ON)}")
+        pids = read_pids(self._run)
+        if pids is None or self._record.state.phase in ("ended", "lost"):
+            raise CockpitError("no process of the training is there to hear a signal")
+        # a shell ends of it, and does not tell what it runs
+        inner = self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
+        if inner:
+            return {"told": [pid for pid in inner if send(self._run, pid, number)]}
+        return {"told": [pids.training] if send(self._run, pids.training, number, pids.training_started) else []}
+
     def _status(self, args: dict[str, Any]) -> dict[str, Any]:
         return status_of(self._record.state, self._clock())
 
@@ -224,5 +245,6 @@ _VERBS: dict[str, Callable[[Verbs, dict[str, Any]], dict[str, Any]]] = {
     "resume": Verbs._resume,
     "restart": Verbs._restart,
     "stop": Verbs._stop,
+    "signal": Verbs._signal,
     "status": Verbs._status,
 }

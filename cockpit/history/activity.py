@@ -111,7 +111,10 @@ WHERE = {"other": "step", "loader_start": "loader start", "loader_end": "loader 
 
 
 def _stalled(state: State) -> Activity | None:
-    """The longest of its kind, ten times over, is no patience any more. A wrong guess costs nothing: it is a word."""
+    """The longest of its kind, ten times over, is no patience any more. A wrong guess costs nothing: it is a word.
+
+    What takes long by its nature has a patience of its own always: a short compilation says nothing about the next.
+    """
     latest = state.latest
     # just after a change, what was usual before it must do: new workers that hang are the stall to be told
     blocks = state.current.blocks or (state.previous.blocks if state.previous else ())
@@ -120,7 +123,7 @@ def _stalled(state: State) -> Activity | None:
     doing = latest.doing or "other"
     longest_s = (state.longest_s or {}).get(doing)
     step_s = blocks[-1].wall_s / max(1, blocks[-1].steps)
-    least_s = POLICY.stalled_least_s if longest_s else POLICY.stalled_first_s.get(doing, POLICY.stalled_least_s)
+    least_s = POLICY.stalled_long_s.get(doing, POLICY.stalled_least_s)
     if latest.doing_for_s > max(least_s, POLICY.stalled_factor * max(step_s, longest_s or 0.0)):
         return Activity("stalled", latest.doing_for_s, detail=f"in {WHERE.get(doing, doing)}")
     return None

@@ -6,9 +6,8 @@ Pure; read by screen, command line and engine, so that none of them promises a b
 from __future__ import annotations
 
 from .knobs import training_loaders
-from .measure import phases_of
+from .measure import recent_phases
 from .state import State
-from .status import RECENT_BLOCKS
 
 FAR_S = 86400.0
 """An epoch that takes longer than this ends for nobody who waits."""
@@ -18,7 +17,7 @@ NO_END = "no epoch's end in sight"
 def boundary_in_s(state: State) -> float | None:
     """Seconds until the epoch's end at the present pace; None where no end is known."""
     lengths = {loader.steps_per_epoch for loader in training_loaders(state)}
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     total = lengths.pop() if len(lengths) == 1 else None
     if not total or state.step_in_epoch is None or phases is None:
         return None

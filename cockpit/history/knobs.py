@@ -158,6 +158,13 @@ def is_answered(state: State, entry: Entry) -> bool:
     return True
 
 
+def can_be_now(state: State, entry: Entry) -> bool:
+    """Whether nothing of a change has to wait for a boundary, as far as the rows tell."""
+    named = [report for info in state.loaders if info.id == entry.loader for report in info.knobs]
+    rows = {row.name: row for row in (named or knob_rows(state))}
+    return all(rows[name].can_now or not rows[name].can for name in entry.asked if name in rows)
+
+
 def no_loader(state: State, names: Iterable[str]) -> str | None:
     """Why none of those knobs of loaders can be had: the training has none, as far as it has come; None: it may."""
     unmet = [name for name in names if BY_NAME[name].room in ("loader", "batch")]

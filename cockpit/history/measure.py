@@ -17,6 +17,7 @@ from cockpit.model.pause import PAUSED
 from .state import RECENT_LONGEST, Baseline, Phases, Point, Ring, Segment, State
 
 RENEWED_EVERY = 10
+RECENT_BLOCKS = 20
 RATE_S, RATE_OLD_S = 6.0, 10.0
 """The live rate is of the newest steps that took so long, and of no use so long after them."""
 _SUMS = ("samples", "wall_s", "wait_s", "start_s", "forward_s", "backward_s", "optimizer_s")
@@ -153,6 +154,11 @@ def baseline_of(segment: Segment) -> Baseline | None:
     if per_s is None:
         return None
     return Baseline(per_s, len(found), phases_of(segment.blocks), segment.epoch_s)
+
+
+def recent_phases(segment: Segment) -> Phases | None:
+    """``phases_of`` what the segment did last: what "now" means for phases, on the screen and in words."""
+    return phases_of(segment.blocks[-RECENT_BLOCKS:])
 
 
 def phases_of(blocks: Sequence[BlockMeasured]) -> Phases | None:

@@ -25,6 +25,7 @@ from .save import measured_now
 from .spans import duration as duration
 from .state import LEDGER_LONGEST, Entry, Phases, State
 from .status import rounded, status_of
+from .trials import UNCOUNTED, uncounted
 
 AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled", "crash": "after a crash"}
 """Where a change came from, if not from somebody's asking for it by name."""
@@ -172,9 +173,18 @@ def delta_words(entry: Entry) -> str:
     """Difference, interval and verdict: ``+38.0 % [+29, +49] faster``; only the word where there is no figure."""
     word = WORDS.get(entry.verdict, entry.verdict)
     if entry.delta_pct is None or entry.interval_pct is None:
-        return word
+        return f"{word}: {UNCOUNTED}" if uncounted(entry) else word
     low, high = entry.interval_pct
     return f"{entry.delta_pct:+.1f} % [{low:+.0f}, {high:+.0f}] {word}"
+
+
+def why_no_baseline(state: State) -> str:
+    """What kept the first windows from having a rate."""
+    segments = [state.current] + ([state.previous] if state.previous else [])
+    blocks = [block for segment in segments for block in segment.blocks]
+    if blocks and all(block.samples is None for block in blocks):
+        return UNCOUNTED
+    return "the run was changed or over before its second window"
 
 
 def gain_lines(state: State) -> list[str]:
@@ -183,7 +193,7 @@ def gain_lines(state: State) -> list[str]:
     base, best, entry = summary["baseline"], summary["best"], best_entry(state)
     lines = [f"baseline {rate_words(base['samples_per_s'] if base else None)} samples/s"]
     if base is None:
-        lines[0] += " (not measured: the run was changed or over before its second window)"
+        lines[0] += f" (not measured: {why_no_baseline(state)})"
     if best and entry:
         factor = f", ×{summary['factor']:.2f}" if summary["factor"] else ""
         lines.append(f"best {rate_words(best['samples_per_s'])} samples/s{factor}, {best_words(state, entry)}")

@@ -17,8 +17,8 @@ from .state import State
 ANSWER_S = 5.0
 """So long an answer may take: a few beats of the probe, and the time that a loaded machine needs for them."""
 SILENT = (
-    "the training does not answer: it hangs in code that holds the interpreter, is stopped, or has not ended its first"
-    " step yet"
+    "the training does not answer: it hangs in code that holds the interpreter, is stopped, has not ended its first"
+    " step yet, or none since it has started other processes"
 )
 NOBODY = "no process of the run has imported torch under the probe: there is nobody to ask"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cockpit.model.events import KnobReport, LoaderInfo
+from cockpit.model.knobs import SCRIPT
 from cockpit.model.names import SCHEMA
 
 from . import compiled, crash, disk, pause, ranks
@@ -17,10 +18,8 @@ from .ends import ENDED
 from .environment import tuned_environment
 from .gpu import gpus_of, uses_gpu
 from .knobs import KnobRow, knob_rows, training_loaders
-from .measure import live_rate, phases_of
+from .measure import live_rate, recent_phases
 from .state import Entry, State
-
-RECENT_BLOCKS = 20
 
 
 def status_of(state: State, now_s: float) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def rounded(value: Any) -> Any:
 
 def _status(state: State, now_s: float) -> dict[str, Any]:
     activity = activity_of(state, now_s, for_badge=False)
-    phases = phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    phases = recent_phases(state.current)
     baseline = state.baseline
     return {
         "schema": SCHEMA,
@@ -50,6 +49,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "exit_status": state.exit_status,
         "activity": activity.word if state.phase == "running" else None,
         "activity_s": activity.for_s,
+        "stalled_in": activity.detail.removeprefix("in ") if activity.word == "stalled" and activity.detail else None,
         "pause": pause.plain(state),
         "crash": crash.plain(state),
         "handoff": crash.handoff_plain(state),
@@ -128,6 +128,7 @@ def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
         "workers_alive": len(loader.workers),
         "queue": list(latest.queue) if latest and latest.queue else None,
         "epoch_start_ms": loader.epoch_start_ms,
+        "unfed": loader.unfed,
         "wait_kind": ("read_ahead" if loader.read_ahead else latest.wait_kind if latest else None),
     }
 
@@ -136,8 +137,13 @@ def found_of(state: State, entry: Entry) -> dict[str, Any]:
     """What is in force now of the knobs that a change asked for, by knob, and what is to be known about it."""
     named = next((loader for loader in state.loaders if loader.id == entry.loader), None)
     told: Iterable[KnobRow | KnobReport] = named.knobs if named is not None else knob_rows(state)
+
+    def note(row: KnobRow | KnobReport) -> str | None:
+        # what a knob does is no news of a change back to what the script has
+        return None if entry.asked[row.name] in (SCRIPT, row.script) else row.note
+
     return {
-        row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": row.note}
+        row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": note(row)}
         for row in told
         if row.name in entry.asked
     }

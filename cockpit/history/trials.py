@@ -272,6 +272,19 @@ def is_restart(entry: Entry) -> bool:
     return any(name == RESTART or name.startswith(ENV) for name in entry.asked)
 
 
+UNCOUNTED = "no samples are counted here"
+"""Why nothing that is tried here can be compared: a training without a loader, or whose batches have no length."""
+
+
+def uncounted(entry: Entry) -> bool:
+    """Whether windows were measured on either side, and no rate came of them."""
+    sides = (
+        (entry.before_windows, entry.before_samples_per_s),
+        (entry.after_windows, entry.after_samples_per_s),
+    )
+    return any(windows and per_s is None for windows, per_s in sides)
+
+
 def entry_of(state: State, change: str | None) -> Entry | None:
     """The ledger's entry with that id."""
     return next((entry for entry in reversed(state.ledger) if entry.id == change), None)

@@ -46,7 +46,8 @@ class LoaderInfo:
 
     ``role``: ``train``, ``other`` (validation, peeks) or ``unknown`` (not yet told apart).
     ``kind``: ``map`` or ``iterable``. ``boundaries``: whether it has ever begun a second iterator.
-    ``capacity``: batches that may be ready ahead (prefetch × workers; 0 without workers).
+    ``capacity``: batches that may be ready ahead (prefetch × workers; 0 without workers). ``unfed``: it has fed this
+    training, which goes on without asking it for more.
     """
 
     id: str
@@ -62,6 +63,7 @@ class LoaderInfo:
     boundaries: bool = False
     samples_by_epoch: tuple[int, ...] = ()
     epoch_start_ms: float | None = None
+    unfed: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ KNOBS: tuple[Knob, ...] = (
         "num_workers",
         "int",
         "loader",
-        "processes that load batches ahead; 0 loads in the training itself",
+        "processes that load ahead (0: none); random transforms draw anew",
     ),
     Knob(
         "prefetch_factor",

@@ -29,6 +29,8 @@ HANDOFF_FOLDER = "handoff"
 """In the data folder: the hand-offs, by number."""
 NOT_RESTORED = 75
 """Exit status of a training that was to go on from a hand-off and could not: better no training than one from zero."""
+ENV_WORKER = "COCKPIT_WORKER"
+"""In loader workers that a change has made, and so in all that those start: whose they are, once a worker is killed."""
 ERROR_FILE = "probe_error"
 """In the data folder: why the probe could not be loaded; the injected sitecustomize writes it, and spells it itself."""
 START_FILE = "start.json"

@@ -53,6 +53,7 @@ class Batching:
         self._kernels = kernels
         self.schedules = Schedules()
         self.made_for: Mapping[int, str] = {}
+        self.rings: Mapping[int, tuple[int, str]] = {}
         """By size: why the loop takes no other, where that was seen."""
         self.no_room: Callable[[LoaderRecord, int], str | None] = lambda record, size: None
         """Why the machine has no room for batches of a size."""
@@ -96,8 +97,10 @@ class Batching:
             compiled=compiles(),
             ends_after=self.schedules.ends_after(self._recorder.steps),
             made_for=self.made_for.get(record.batch.in_force),
+            ring=self.rings.get(record.batch.in_force),
             # who asks in every epoch has not yet had the time to do so in this one
             kept_length=record.lengths.kept(record.iterators if boundary else record.iterators - 1),
+            unminded=record.control.whole if record.control is not None else None,
         )
 
     def length_asked(self, loader: Any, *_: Any) -> None:
@@ -114,6 +117,8 @@ class Batching:
 
     def _shares_steps(self, record: LoaderRecord) -> bool:
         """Whether another training loader served the steps of this one's last epoch too, or serves its present ones."""
+        if record.role == OTHER:
+            return False  # evaluated in the middle of an epoch: it makes up no step
         own, (first, until) = record.open_stream(), record.span
         for other in list(self._registry.records.values()):
             stream = other.stream
@@ -201,7 +206,8 @@ class Batching:
         """The iterator that is about to be made serves what is wanted. ``landing`` are asks that were planned."""
         batch, value = record.batch, self.wanted(record)
         if value == SCRIPT and batch.in_force == batch.script:
-            record.batch_size = batch.in_force
+            if batch.in_force is not None:  # else whoever makes the batches has said it, or nobody knows
+                record.batch_size = batch.in_force
             return
         asks = tuple(ask for ask in landing if BATCH in ask.knobs)
         from_start = not asks and record.accepted is None
@@ -226,6 +232,29 @@ class Batching:
         # where each batch makes a step, the epoch's length is known before it has been seen
         record.steps_per_epoch = record.batches_per_epoch if steps == per_epoch else None
 
+    def cut(self, record: LoaderRecord, group: Group) -> tuple[Group, int | None]:
+        """``group`` with the size that its batches are cut to where that is another, and the script's own size."""
+        batch = record.batch
+        other = batch.in_force if batch.in_force != batch.script else None
+        return group._replace(batch_size=other), batch.script
+
+    def waits_to_go_back(self, record: LoaderRecord) -> bool:
+        """Whether the size in force is not wanted any more, and stays until the boundary."""
+        value = self.wanted(record)
+        return bool(record.batch.in_force != (record.batch.script if value == SCRIPT else value))
+
+    def went_back(self, record: LoaderRecord, size: int | None) -> None:
+        """What loads batches of the size in force has failed: in the middle of the epoch they are of ``size`` again
+        (None: the script's own). What such an epoch shows is no size's."""
+        record.batch.give_way(record.batch.script if size is None else size)
+        record.trial, record.accepted = None, size
+        self._counts_anew(record)
+
+    def _counts_anew(self, record: LoaderRecord) -> None:
+        batch = record.batch
+        record.batch_size, record.batches_per_epoch = batch.in_force, batch.batches(batch.in_force)
+        record.steps_per_epoch = None
+
     def _never_from_start(self, record: LoaderRecord, reason: str) -> None:
         record.reasons[BATCH] = reason
         record.start_set = {name: value for name, value in record.start_set.items() if name != BATCH}
@@ -246,8 +275,7 @@ class Batching:
     def _give_back(self, record: LoaderRecord, trial: Trial | None, reason: str) -> None:
         batch = record.batch
         record.accepted = record.asked.get(BATCH) if trial is None else trial.asked.get(BATCH)
-        record.batch_size, record.batches_per_epoch = batch.in_force, batch.batches(batch.in_force)
-        record.steps_per_epoch = None
+        self._counts_anew(record)
         if trial is None or not trial.asks:
             self._never_from_start(record, reason)
             return

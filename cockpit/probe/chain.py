@@ -16,7 +16,7 @@ from .feed import Feed
 from .groups import Group
 from .guard import _raised_by_signal_handler as raised_by_signal_handler
 from .mechanism import Mechanism
-from .outcomes import Doubt, Notice, Swap, attempt, why
+from .outcomes import Doubt, Notice, Swap, attempt, reach, why
 from .patience import Patience
 from .seeds import Seeds
 from .sources import Recipe, Source
@@ -108,8 +108,7 @@ class Chain:
         self._front()._cockpit_samples = source.samples
         self._handed_out += 1
         if self._doubt is not None:
-            self._tell(Notice(self._doubt.failed, self.group, self._doubt.reason))
-            self._doubt = None
+            self._judge(source.samples or self._doubt.samples)
         if self.draining and source is self.draining[0] and not source.in_flight:
             source.dismiss()
         self._feed.handed_out()
@@ -130,6 +129,8 @@ class Chain:
         if not over:
             self._seeds.used()
         self.ended, self.live = over, None
+        if over and self._doubt is not None:  # what is left is dropped
+            self._judge(self._doubt.samples)
         return over
 
     # ---- changing ----
@@ -191,7 +192,7 @@ class Chain:
     def facts(self) -> Group:
         """From the live source; where there is none (not yet begun, or at the end), what it will be or was."""
         live = self.live
-        return live.facts() if live is not None else self.group
+        return (live.facts() if live is not None else self.group).alone
 
     def pids(self) -> tuple[int, ...]:
         return tuple(pid for source in self._sources() for pid in source.pids)
@@ -230,8 +231,10 @@ class Chain:
         if blamed and source.waiting:
             self._fall_back(reason)
         elif blamed:
-            self._doubt = self._doubt or Doubt(self.group, reason, type(error), list(self._ways_back))
-            self.group = self._ways_back.pop(0)
+            failed, ways_back = self.group, list(self._ways_back)
+            self._use(self._ways_back.pop(0))
+            until = reach(lost, source.failing()) if self.group.batch_size != failed.batch_size else 0
+            self._doubt = self._doubt or Doubt(failed, reason, type(error), ways_back, until)
         for each in sources:  # last, since a signal handler of the script's may raise while they are waited for
             self._mechanism.abandon(each)
         return True
@@ -246,11 +249,28 @@ class Chain:
             return
         self._feed.give_back(self.live.undelivered())
         self._mechanism.abandon(self.live)
-        self.live, self.group, self._ways_back, self._proven = None, doubt.failed, doubt.ways_back, True
+        self.live, self._ways_back, self._proven = None, doubt.ways_back, True
+        self._use(doubt.failed)
+
+    def _judge(self, samples: int) -> None:
+        """So many more could be loaded under the former settings: once those are in that could not, it is clear why."""
+        doubt = self._doubt
+        assert doubt is not None
+        left = doubt.samples - samples
+        self._doubt = doubt._replace(samples=left) if left > 0 else None
+        if self._doubt is None:
+            self._tell(Notice(doubt.failed, self.group, doubt.reason))
 
     def _fall_back(self, reason: str) -> None:
-        failed, self.group = self.group, self._ways_back.pop(0)
+        failed = self.group
+        self._use(self._ways_back.pop(0))
         self._tell(Notice(failed, self.group, reason))
+
+    def _use(self, group: Group) -> None:
+        """The next source is one of ``group``; nothing is on its way."""
+        if group.batch_size != self.group.batch_size:
+            self._feed.recut(group.batch_size)
+        self.group = group
 
     def _ways_back_from(self, group: Group, before: Group) -> list[Group]:
         ways = [before] if before != group else []

@@ -11,13 +11,13 @@ import functools
 from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
+from .anew import forks
 from .asks import Ask, Asks, of_group
 from .batching import BATCH, Batching, NotYet
 from .endings import Endings
 from .groups import Group, Refused, script_group
 from .kernels.batches import ONLY_BOUNDARY
 from .recorder import Recorder, Setting
-from .refusals import forks
 from .registry import Registry
 from .rollbacks import Rollbacks
 from .streams import OTHER, LoaderRecord, Stream
@@ -44,7 +44,7 @@ class Changes:
         self._asks = asks
         self._make_control = make_control
         self.news = False
-        self._plans: dict[int, tuple[Any, Group | None]] = {}
+        self._plans: dict[int, tuple[Any, Group | None, int | None]] = {}
 
     # ---- the boundary ----
 
@@ -54,9 +54,9 @@ class Changes:
 
         @functools.wraps(original)
         def planned_iter(self: Any) -> Any:
-            control, group = plans.pop(ident(), (None, None))
+            control, group, own_size = plans.pop(ident(), (None, None, None))
             opens = registry.opening(self, original)
-            return opens(self) if control is None else control.open(opens, group)
+            return opens(self) if control is None else control.open(opens, group, own_size)
 
         return planned_iter
 
@@ -97,7 +97,7 @@ class Changes:
             self._land(landing, stream, before, group, record.stream)
         self._batching.open(record, landing, asked)
         self._rollbacks.at_boundary(record)
-        self._plans[stream.thread] = (control, record.group)
+        self._plans[stream.thread] = (control, *self._batching.cut(record, record.group))
 
     def opened(self, stream: Stream, loader: Any, iterator: Any, planned: bool) -> None:
         """After ``__iter__``: the loader's control, which outlives the loader for as long as the iterator does."""

@@ -14,6 +14,7 @@ from typing import Any, Callable, NamedTuple
 from .imported_anew import set_since_import
 from .reach import GLANCE, GLOBAL, MAKING, Reached, attributes_of, methods_of, names_in, reading
 from .sparing import Sparing
+from .taken import Fetches
 from .whose import MRO, NOT_SCRIPTS, is_scripts, module_of, package_of
 
 SHARE = 500
@@ -94,6 +95,14 @@ class DatasetWatch:
         if different:
             self.restless = _loops(different, now, functions)
         self._spares.took(began_ns, self._clock())
+
+    def look_at_fetches(self, mechanism: Any, iterator: Any) -> None:
+        """The first ones of an epoch, where there was time for a look at its start."""
+        if self._here is not None and self.restless is None:
+            Fetches(mechanism.torch, iterator, mechanism.run, self._taken).put()
+
+    def _taken(self, path: str) -> None:
+        self.restless = self.restless or path
 
     def set_since_import(self, loader: Any) -> str | None:
         """As ``imported_anew`` has it; where there is time for it."""

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .cuts import Cuts
+
 
 class Feed:
     """An iterator over a sampler's indices with a way back.
@@ -80,6 +82,18 @@ class Feed:
     def give_back(self, indices: Iterable[Any]) -> None:
         """Indices that were handed to a source and did not reach the script: next in line again, in order."""
         self._ahead.extendleft(reversed(list(indices)))
+
+    def recut(self, size: int | None) -> None:
+        """What was given back, and all that follows, comes in batches of ``size``; nothing may be on its way."""
+        cuts = self._indices
+        if not isinstance(cuts, Cuts):
+            return  # the size is never another where nothing but the script's own was asked for
+        cuts.recut(size, self._ahead)
+        self._ahead.clear()
+        self._read = self._outstanding = 0
+        if self._unsure_after is not None:
+            self._unsure_after = cuts.left()
+        self.ended = False
 
     def handed_out(self) -> None:
         """One batch has reached the script: reads on as the script's own settings would at this moment."""

@@ -16,13 +16,27 @@ DEFAULT_PREFETCH = 2
 
 
 class Group(NamedTuple):
-    """One setting of a loader. ``prefetch_factor`` is None exactly where there are no workers."""
+    """One setting of a loader. ``prefetch_factor`` is None exactly where there are no workers.
+
+    ``batch_size``: samples a batch where that is not what the script has, else None. It is no knob of the group, but
+    while it is another, what loads the batches is a setting of ours, and what fails under it must give way.
+    """
 
     num_workers: int
     prefetch_factor: int | None
     pin_memory: bool
     persistent_workers: bool
     in_order: bool
+    batch_size: int | None = None
+
+    @property
+    def alone(self) -> Group:
+        """The five knobs, whatever the batches are cut to."""
+        return self._replace(batch_size=None)
+
+    def changed_to(self, other: Group) -> set[str]:
+        """What is not the same in ``other``."""
+        return {name for name, value in self._asdict().items() if getattr(other, name) != value}
 
     @property
     def capacity(self) -> int:
@@ -32,6 +46,35 @@ class Group(NamedTuple):
     def words(self) -> str:
         """The group as a person reads it, for reasons."""
         return ", ".join("%s %s" % (name, show_value(value)) for name, value in self._asdict().items())
+
+
+class Path:
+    """What has served one loader, from the script's own settings on: the way back where the newest fails. Whoever goes
+    back to something earlier, or undoes, leaves what came after it behind."""
+
+    def __init__(self, script: Group) -> None:
+        self._steps = [script]
+
+    @property
+    def now(self) -> Group:
+        return self._steps[-1]
+
+    def before(self, group: Group) -> Group:
+        """What to go back to where ``group`` fails, which serves now or is about to."""
+        return self._steps[-2] if group == self.now and len(self._steps) > 1 else self.now
+
+    def step(self, group: Group) -> None:
+        """``group`` serves from now on."""
+        if group in self._steps:
+            del self._steps[self._steps.index(group) + 1 :]
+        else:
+            self._steps.append(group)
+
+    def back(self, group: Group) -> None:
+        """What served has failed, and ``group`` has taken its place."""
+        if group not in self._steps:
+            self._steps = [self._steps[0], group]
+        self.step(group)
 
 
 class Refused(CockpitError):

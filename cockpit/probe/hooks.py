@@ -44,6 +44,10 @@ class LoaderHooks:
         self.on_batch: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_hold: Callable[[], None] = lambda: None
+        self.on_forked: Callable[[], None] = lambda: None
+        """Workers may have been forked, and all that one iterator has."""
+        self.on_fetch: Callable[[], None] = lambda: None
+        """A training loader begins anew, in the training's thread."""
         self.is_worker: Callable[[], bool] = lambda: False
         self.stall_of: Callable[[Any], int] = lambda iterator: 0
         self.on_opening: Callable[[Any], None] | None = None
@@ -94,8 +98,10 @@ class LoaderHooks:
         record, fresh = registry.record_of(loader)
         if record.role == UNKNOWN and recorder.backwards:
             self.epochs.tell_others()
-        if record.role == TRAIN and thread == recorder.thread and recorder.updates:
-            self.epochs.late_step(record, now)
+        if record.role == TRAIN and thread == recorder.thread:
+            self.on_fetch()
+            if recorder.updates:
+                self.epochs.late_step(record, now)
         if recorder.hold:
             self.on_hold()
             now = recorder.clock()
@@ -121,6 +127,7 @@ class LoaderHooks:
         now = recorder.clock()
         if stream.thread == recorder.thread or recorder.thread is None:
             recorder.doing, recorder.since = phases.OTHER, now
+            self.on_forked()
         attributes = getattr(iterator, "__dict__", None)
         if error is not None or attributes is None:
             return
@@ -165,6 +172,7 @@ class LoaderHooks:
         if recorder.attention and self._changes.concerns(stream):
             recorder.doing, recorder.since = phases.LOADER_START, now
             self._run("swap", self._changes.at_next, stream, iterator)
+            self.on_forked()
         recorder.doing = phases.LOADER if stream.batches else phases.LOADER_START
         recorder.since = now
         if self.look_due and stream.trains:

@@ -17,6 +17,7 @@ from ..model.names import ENV_LIFE, ENV_RUN
 from . import late_starts, warm
 from . import recorder as phases
 from .handoff.session import LIVE
+from .kernels.tracing import let_script
 from .kernels.trial import watched
 from .probe import Probe
 from .samples import counting
@@ -31,6 +32,7 @@ def patch(probe: Probe) -> None:
     """Puts everything in place, each part on its own: what this torch lacks is off, with the reason."""
     probe.recorder.on_step = probe.on_step
     probe.hooks.on_open, probe.hooks.is_worker, probe.hooks.stall_of = probe.on_open, probe.is_worker, take_stall_ns
+    probe.hooks.on_forked = lambda: probe.guard.run("link", probe.pulse.resume)
     for name, part in parts_of(probe).items():
         probe.guard.run(name, part)
     probe.hooks.on_hold = probe.roots.on_hold = lambda: probe.guard.run("pause", probe.hold.take)
@@ -108,7 +110,7 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
     return {
         "loaders": loaders, "schedules": schedules, "samples": samples, "backward": backward,
         "twice": twice, "optimizer": optimizers, "saving": saving, "workers": workers, "endings": endings,
-        "forward": forward, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
+        "forward": forward, "scripting": let_script, "dynamo": lambda: _unseen_by_dynamo(torch, guard.codes),
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable
 
+from . import anew, orphans, sending
 from .feed import Feed
 from .groups import Group
 from .held import HeldWatch
@@ -107,10 +108,11 @@ class Mechanism:
         kind = self.multi if group.num_workers else self.single
         source = kind.__new__(kind)
         source.prepare(group, seed, feed, recipe, self.gate if group != script else None, patience)
+        source.mark = orphans.new_mark()
         try:
             self.making = source if group != script else None
             with Unsaid(self._data):
-                source.__init__(self.view(recipe, group))
+                source.__init__(self._for_workers(recipe, group, script))
         except BaseException:
             self.abandon(source)
             feed.give_back(source.undelivered())
@@ -121,6 +123,13 @@ class Mechanism:
         if group.num_workers and group != script:
             self.stuck.add(source)
         return source
+
+    def _for_workers(self, recipe: Recipe, group: Group, script: Group) -> Any:
+        view = self.view(recipe, group)
+        if group.num_workers and not script.num_workers:
+            view.multiprocessing_context = anew.given(self.torch, view)
+            view.collate_fn = sending.instead_of(self.torch, view.collate_fn, view._auto_collation)
+        return view
 
     def view(self, recipe: Recipe, group: Group) -> Any:
         """The loader as a source of ``group`` shall see it: nothing to iterate, nothing of the script's to draw."""

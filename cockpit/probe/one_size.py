@@ -18,7 +18,7 @@ from .streams import TRAIN
 
 
 class OneSize:
-    """``run`` is the guard's. ``found`` says by size what was seen."""
+    """``run`` is the guard's. ``found`` and ``rings`` say by size what was seen."""
 
     def __init__(
         self, torch: Any, recorder: Recorder, registry: Registry, asks: Asks, kernels: Any, run: Callable[..., Any]
@@ -31,7 +31,7 @@ class OneSize:
         self._made_for = MadeFor(torch)
         self._done: set[str] = set()
         self._asked = False
-        self.found = self._made_for.found
+        self.found, self.rings = self._made_for.found, self._made_for.rings.found
         asks.foretellers.append(self.begins)
 
     @property

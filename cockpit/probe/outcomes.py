@@ -6,6 +6,7 @@ in the feed for whoever asks next.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, NamedTuple
 
 from .feed import Feed
@@ -36,12 +37,24 @@ class Swap(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A dataset raised under new settings: it may do so under any. The change is judged by the next batch."""
+    """A dataset raised under new settings: it may do so under any. The change is judged by what comes next: when all
+    ``samples`` up to those that failed have been handed out, the former settings could do what it could not."""
 
     failed: Group
     reason: str
     kind: type
     ways_back: list[Group]
+    samples: int
+
+
+def reach(indices: list[Any], failing: Any) -> int:
+    """Samples in the batches of ``indices`` up to and with the ``failing`` one."""
+    samples = 0
+    for index in indices:
+        samples += len(index)
+        if index is failing:
+            break
+    return samples
 
 
 def attempt(feed: Feed, work: Callable[..., Any], *args: Any) -> tuple[Any, str | None]:
@@ -67,6 +80,8 @@ HINTS = (
     ("before the current process has finished its bootstrapping", 'the script has no if __name__ == "__main__"'),
 )
 """What an error's own words do not say, to those who have never met it."""
+_SENTENCE = re.compile(r"(?<=[^.\s]{2})\. (?![a-z])")
+"""Where one ends: neither at what stands for something left out ("out=... arguments") nor at "e.g."."""
 LONG = 120
 """Characters of a reason that fit beside a change; what goes on for longer gives its first sentence."""
 
@@ -76,7 +91,7 @@ def why(error: Exception) -> str:
     words = _in_one_line(error)
     hint = next((hint for text, hint in HINTS if text in str(error)), None)
     if len(words) > LONG:
-        first = words.split(". ")[0]
+        first = _SENTENCE.split(words)[0]
         words = first if len(first) <= LONG else first[: LONG - 1] + "…"
     return words if hint is None else "%s: %s" % (words, hint)
 

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ..model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA
-from . import unsent, worker_stacks
+from . import orphans, unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
 from .changes import Changes
@@ -41,9 +41,16 @@ from .start import is_child, told
 from .swap import LoaderControl
 from .swap import install as install_mechanism
 from .training import Training
+from .unfed import Unfed
 
 CHANGING = ("loaders", "swap", "changes")
 """Hooks without which no change can land."""
+NO_BACKWARD = (
+    "no backward() is seen in this training, though its optimizer steps (torch.func, autograd.grad): nothing tells its"
+    " steps, nor which loader trains"
+)
+UPDATES = 20
+"""Of an optimizer, without any backward: then none will come. Some step once before all else, for their state."""
 ROWS_NS = 1_000_000_000
 """How often the knobs of the whole training are looked at."""
 
@@ -70,7 +77,7 @@ class Probe:
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
         self.one_size = OneSize(torch, self.recorder, self.registry, self.asks, self.kernels, self.guard.run)
-        self.batching.made_for = self.one_size.found
+        self.batching.made_for, self.batching.rings = self.one_size.found, self.one_size.rings
         self.preflight = Preflight(self.asks, self.registry.records, self.guard.run)
         self.batching.no_room = lambda record, size: self.guard.run("preflight", self.preflight.too_large, record, size)
         trials = self.landing.trials
@@ -83,7 +90,8 @@ class Probe:
             self.recorder, self.roles, self.registry, self.changes, self.guard.run, os.path.dirname(torch.__file__)
         )
         self.hooks.epochs.news = self.asks.said  # one queue: an epoch's end and a change are told in their order
-        self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks)
+        self.unfed = Unfed(self.recorder, self.registry, self.asks, self.hooks, self.changes)
+        self.training = Training(self.recorder, self.roles, self.registry, self.changes, self.hooks, self.unfed)
         self.hooks.on_boundary, self.hooks.on_batch = self.landing.at_boundary, trials.at_batch
         self.roots = Roots(torch, self.guard, self.recorder, self.roles, self.kernels.adopt)
         self.roots.on_evaluation = self.hooks.epochs.close_trailing
@@ -213,7 +221,7 @@ class Probe:
             self.changes.news = self.landing.news = self.asks.news = False
             link.say(self._loaders())
         if recorder.steps:
-            link.say(self.ticks.read(now, self.hooks, can_tell, self.kernels.watch.found()))
+            link.say(self.ticks.read(now, self.hooks, can_tell, self.landing.compiled()))
 
     def _adopt_stray_thread(self) -> None:
         """Training has moved to another thread: watch that one."""
@@ -261,6 +269,10 @@ class Probe:
             self._unread = False
             self.guard.run("changes", self.asks.start, told(self._environ[ENV_RUN]))
         if not self.pulse.running and not self.child:
+            self._exchange()
+            recorder = self.recorder
+            if not recorder.backwards and recorder.optimizer_steps >= UPDATES and "backward" not in self.guard.reasons:
+                self.asks.give_up(NO_BACKWARD)
             while self.asks.said:
                 self.link.say(self.asks.said.popleft())
             self._exchange()
@@ -284,6 +296,7 @@ class Probe:
         self.child = True
         if self.mechanism.making is not None:
             self.guard.run("stacks", worker_stacks.ready)
+            self.guard.run("orphans", orphans.bear, self.mechanism.making.mark)
             self.guard.run("unsent", unsent.ready, self.mechanism.making, self.mechanism.wrapper)
         self.pulse.forget()
         self.link.close()
@@ -291,6 +304,7 @@ class Probe:
         self.recorder.reset()
         self.hold.restart()
         self.roles.reset()
+        self.unfed.reset()
         self.blocks, self.ticks = Blocks(), Ticks(self.recorder)
         self.asks.restart()
         self.landing.restart()

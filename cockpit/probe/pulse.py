@@ -1,8 +1,8 @@
 """The probe's heartbeat: one daemon thread, five times a second, that does all JSON and socket work.
 
-It starts at the end of the first step, is stopped and joined (bounded) before a fork and comes back at the end of
-the next step; a forked child starts over, silent until it trains itself. It must never hold a lock that the
-training takes, never touch torch, and say nothing on stdout or stderr.
+It starts at the end of the first step, is stopped and joined (bounded) before a fork and comes back when all workers
+of an iterator have been forked, else at the end of the next step; a forked child starts over, silent until it trains
+itself. It must never hold a lock that the training takes, never touch torch, and say nothing on stdout or stderr.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Pulse:
         self._minds_end = False
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._interrupted = False
         self.wanted = True
 
     @property
@@ -41,7 +42,13 @@ class Pulse:
             self._stop = threading.Event()
             self._thread = threading.Thread(target=self._run, args=(self._stop,), name="cockpit", daemon=True)
             self._thread.start()
+            self._interrupted = False
             self._mind_the_end()
+
+    def resume(self) -> None:
+        """Workers have been forked: goes on where it ran before. What hangs in the step to come can be seen then."""
+        if self._interrupted:
+            self.start()
 
     def _mind_the_end(self) -> None:
         """What multiprocessing forks ends without running what atexit knows; its own last calls it makes."""
@@ -62,10 +69,11 @@ class Pulse:
         """Before a fork and at exit: asks the thread to end and waits for it, but never long."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._interrupted = True
             self._stop.set()
             thread.join(join_s)
 
     def forget(self) -> None:
         """In a forked child: the thread did not come along."""
-        self._thread, self._minds_end = None, False
+        self._thread, self._minds_end, self._interrupted = None, False, False
         self._stop = threading.Event()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import multiprocessing
 import os
 import sys
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ..model.knobs import LOADER_KNOBS
+from .anew import forks
 from .dataset_watch import DatasetWatch
 from .groups import Group
 from .held import Held
@@ -64,8 +64,8 @@ def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWa
     asked_earlier = own_sampler(loader) if script.num_workers == 0 else None
     if asked_earlier is not None:
         notes.append(
-            "workers ask %s some batches ahead: one that chooses by the losses so far would choose by older ones"
-            % asked_earlier
+            "workers ask %s some batches ahead: one that chooses by the losses so far would choose by older ones, "
+            "and a position that is saved in mid-epoch is ahead of what was trained on" % asked_earlier
         )
     if notes:
         knobs["num_workers"] = Refusal(note="; ".join(notes))
@@ -166,14 +166,6 @@ def own_sampler(loader: Any) -> str | None:
         if part is not None and is_scripts(module_of(kind)):
             return kind.__name__
     return None
-
-
-def forks(loader: Any) -> bool:
-    """Whether new workers are forked: then they are given everything as it is."""
-    context = getattr(loader, "multiprocessing_context", None)
-    # asked so that nothing is decided: without allow_none, asking settles the method for good
-    method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True)
-    return (method or multiprocessing.get_all_start_methods()[0]) == "fork"
 
 
 def cannot_be_pickled(loader: Any) -> str | None:

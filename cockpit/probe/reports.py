@@ -169,14 +169,16 @@ def loader_message(
 
 
 def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None, foreseen: Foreseen) -> dict[str, Any]:
+    off = off or record.unfed
     knobs = [_knob(record, name, off, foreseen) for name in LOADER_KNOBS]
     if batch_row is not None and record.batch is not None:
         knobs.append(batch_row(record, off))
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
-        "steps_per_epoch": record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": knobs, "workers": list(record.workers),
-        "capacity": record.capacity, "read_ahead": record.read_ahead, "boundaries": record.iterators > 1,
+        "steps_per_epoch": None if record.unfed else record.steps_per_epoch, "batch_size": record.batch_size,
+        "knobs": knobs, "workers": list(record.workers), "capacity": record.capacity,
+        "read_ahead": record.read_ahead, "unfed": record.unfed is not None,
+        "boundaries": record.iterators > 1 and record.unfed is None,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip
 

@@ -38,10 +38,11 @@ class Roles:
             if stream.thread == thread:
                 stream.evaluated = True
 
-    def settle(self, thread: int, train_known: bool) -> tuple[list[Stream], bool]:
+    def settle(self, thread: int, train_known: bool, trains: bool) -> tuple[list[Stream], bool]:
         """At a backward in ``thread``: the streams that train by this evidence, and whether they read ahead.
 
-        ``train_known``: whether a training loader is known already; then weak evidence has to come twice.
+        ``train_known``: whether a training loader is known already. ``trains``: it is, or none was needed so far;
+        then weak evidence has to come twice.
         """
         recent, self.recent = self.recent, []
         here = [s for s in recent if s.thread == thread]
@@ -54,7 +55,7 @@ class Roles:
             return [], False
         self.interval += 1
         fresh = [s for s in found if not s.evaluated]
-        strong = fresh[-1] if fresh else (None if train_known else found[-1])
+        strong = fresh[-1] if fresh else (None if trains else found[-1])
         training = [s for s in found if s is strong or s.trains or s.interval == self.interval - 1]
         for stream in found:
             stream.interval = self.interval

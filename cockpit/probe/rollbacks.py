@@ -11,6 +11,8 @@ from typing import Any
 from ..model.knobs import SCRIPT
 from .asks import Ask, Asks
 from .batching import BATCH, Batching
+from .groups import Group
+from .outcomes import Notice
 from .recorder import Recorder, Setting
 from .registry import Registry
 from .streams import OTHER, LoaderRecord
@@ -49,24 +51,53 @@ class Rollbacks:
         """
         notices = control.take_notices()
         for notice in notices:
-            record.group = notice.in_force
-            if record.last_landing is None:
-                record.reasons.update(dict.fromkeys(record.wanted, notice.reason))
-                record.start_set = record.named_set = record.planned_for = {}
-                continue
-            (asks, record.asked), record.last_landing = record.last_landing, None
-            record.planned_for = record.wanted
-            values = self._batching.values(notice.in_force, record)
-            for ask in asks:
-                ask.stall_ns += took_ns
-                ask.in_force.update({name: values[name] for name in ask.knobs})
-                record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
-                self._asks.move(ask, "rolled_back", notice.reason)
-                self._kernels.take_back(ask)
-            self._take_back(asks)
-            if record.role != OTHER:
-                self._resume(record, asks, notice.in_force)
+            self._gave_way(record, notice, took_ns)
         return bool(notices)
+
+    def _gave_way(self, record: LoaderRecord, notice: Notice, took_ns: int) -> None:
+        """Takes back what has landed last, but not what has changed nothing: that is in force as before."""
+        gone = notice.failed.changed_to(notice.in_force)
+        record.group = notice.in_force.alone
+        if BATCH in gone:
+            self._batching.went_back(record, notice.in_force.batch_size)
+        landed, former = record.last_landing or ((), {})
+        asks, record.last_landing = [ask for ask in landed if gone & set(ask.knobs)], None
+        if asks:
+            stay = {name: value for ask in landed if ask not in asks for name, value in ask.knobs.items()}
+            record.asked = {**former, **stay}
+        values = self._batching.values(record.group, record)
+        record.reasons.update(dict.fromkeys(gone & set(record.wanted), notice.reason))
+        other = {name for name in gone if record.wanted.get(name, SCRIPT) != values[name]}
+        asks += self._lost_with(record, other, notice.failed)
+        record.planned_for = record.wanted
+        for ask in asks:
+            ask.stall_ns += took_ns
+            ask.in_force.update({name: values[name] for name in ask.knobs})
+            record.reasons.update(dict.fromkeys(ask.knobs, notice.reason))
+            self._asks.move(ask, "rolled_back", notice.reason)
+            self._kernels.take_back(ask)
+        self._take_back(asks)
+        if asks and record.role != OTHER:
+            self._resume(record, asks, notice.in_force)
+
+    def _lost_with(self, record: LoaderRecord, names: set[str], failed: Group) -> list[Ask]:
+        """Earlier changes of ``names`` where the way back led past them too; what was set from the start goes with
+        them."""
+        lost = {name for name in names if record.wanted.get(name, SCRIPT) != SCRIPT}
+        asks = [
+            ask
+            for ask in list(self._asks.by_id.values())
+            if ask.state == "settling" and record.id in ask.done_on
+            if any(
+                name in lost and value in (record.asked.get(name), getattr(failed, name))
+                for name, value in ask.knobs.items()
+            )
+        ]
+        given = {name for ask in asks for name in ask.knobs}
+        record.asked = {name: value for name, value in record.asked.items() if name not in lost | given}
+        record.start_set = {name: value for name, value in record.start_set.items() if name not in lost}
+        record.named_set = {name: value for name, value in record.named_set.items() if name not in lost}
+        return asks
 
     def give_back(self, ask: Ask, reason: str) -> bool:
         """The kernel part of ``ask`` failed: its loaders go back too, at their next batch where they can.
@@ -95,8 +126,10 @@ class Rollbacks:
 
     def _resume(self, record: LoaderRecord, asks: list[Ask], group: Any) -> None:
         """Steps run again under what they ran under before; where the batch size stays, not before the boundary."""
-        change = self._former.get(asks[0].id)
-        if any(BATCH in ask.knobs for ask in asks):
+        change, gone = self._former.get(asks[0].id), {ask.id for ask in asks}
+        while change in gone:
+            change = self._former.get(change)
+        if any(BATCH in ask.knobs for ask in asks) and self._batching.waits_to_go_back(record):
             self._parked[record.id], change = asks[0].id, asks[0].id
         self._recorder.setting = Setting(change, group.capacity, group.num_workers)
 

@@ -177,7 +177,7 @@ class Roots:
         if module is None:
             return
         self._recorder.doing = was
-        self.after_forward(began, charged)
+        self.after_forward(began, charged, self._is_root(module))
         self._calls += 1
         if self._grad_enabled():
             found = self._found_again if was == phases.BACKWARD else self._found
@@ -205,8 +205,12 @@ class Roots:
 
     # ---- every forward of a root ----
 
-    def after_forward(self, began: int, charged: int) -> None:
-        """Charge it; without a loader in this thread it is also what begins and ends a step."""
+    def after_forward(self, began: int, charged: int, trained: bool = True) -> None:
+        """Charge it; without a loader in this thread it is also what begins and ends a step.
+
+        ``trained``: not where the search has met something else (a loss, an activation of a model that is called in a
+        way of its own): it is never seen again once the search is over, and steps by it would stop.
+        """
         recorder = self._recorder
         now = recorder.since = recorder.clock()
         own = now - began - (recorder.charged - charged)
@@ -219,10 +223,10 @@ class Roots:
             if recorder.trailing is not None and recorder.updates:
                 self.on_evaluation()
             return
-        recorder.forward_seen = True
+        recorder.forward_seen = recorder.forward_seen or trained
         plain = recorder.base is not None and recorder.forward_steps and not recorder.loaderless
         # in a backward it is checkpointing that computes again
-        if (not plain or recorder.trailing) and recorder.doing != phases.BACKWARD:
+        if trained and (not plain or recorder.trailing) and recorder.doing != phases.BACKWARD:
             self._perhaps_a_step(began)
         recorder.charged += own
         recorder.forward += own

@@ -9,10 +9,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from .anew import forks
 from .dataset_watch import DatasetWatch
 from .groups import Group
 from .held import Held, HeldWatch
-from .refusals import forks
 
 NOTHING = Held()
 UNSEEN = Held(None, "what the dataset holds could not be looked at: workers may share it")

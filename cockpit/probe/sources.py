@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple
 from .feed import Feed
 from .groups import Group
 from .patience import GivenUp, Patience
-from .workers import abandon, dismiss, end_in_time, facts_of, live_pids, ready_in
+from .workers import abandon, dismiss, end_in_time, facts_of, live_pids, mind_thread, ready_in
 
 POLL_S = 0.5
 """How long a fetch waits before it looks whether a worker is still alive."""
@@ -122,6 +122,10 @@ class Source:
         """The exception just raised goes to the script instead of its batch: that index is done."""
         raise NotImplementedError
 
+    def failing(self) -> Any:
+        """The index of the batch that has just raised."""
+        raise NotImplementedError
+
     def dismiss(self) -> None:
         """Nothing is left to do here: workers, where there are any, are told to end and not waited for."""
 
@@ -153,6 +157,9 @@ class SingleSource(Source):
 
     def settle(self) -> None:
         self.sent.clear()
+
+    def failing(self) -> Any:
+        return self.sent.get(0)
 
     def facts(self) -> Group:
         """What is really in force here; without workers the order is the sampler's whatever is asked."""
@@ -197,6 +204,9 @@ class MultiSource(Source):
             if key not in self._task_info:
                 self.count(key)
                 return
+
+    def failing(self) -> Any:
+        return next((index for key, index in self.sent.items() if key not in self._task_info), None)
 
     @property
     def in_flight(self) -> int:
@@ -269,6 +279,7 @@ class MultiSource(Source):
         if first_iter and self.gate is not None:
             self.gate.leave(id(self))
             self._worker_pids_set = False
+            mind_thread(self)  # it has nothing to read yet
         super()._reset(loader, first_iter)  # type: ignore[misc]
 
     def _get_data(self) -> Any:

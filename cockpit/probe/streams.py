@@ -115,6 +115,8 @@ class LoaderRecord:
         self.steps_per_epoch: int | None = None
         self.batch_size: int | None = None
         self.read_ahead = False
+        self.unfed: str | None = None
+        """Why it feeds no training now, though it has: nothing was fetched for long, and no iterator is left."""
         self.samples_by_epoch: deque[int] = deque(maxlen=64)
         self.epoch_start_ms: float | None = None
         self.last_step = -1

@@ -33,10 +33,12 @@ from typing import Any, Callable
 
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
+from .cuts import Cuts
 from .dataset_watch import DatasetWatch
 from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
-from .groups import Group, Refused, couple, script_group
+from .groups import Group, Path, Refused, couple, script_group
+from .kept import release, reusable
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
 from .refusals import Refusal, depending, limits_of, with_held
@@ -62,7 +64,8 @@ class LoaderControl:
         self._mechanism, self._noticed = mechanism, noticed
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
-        self.script = self.in_force = script_group(loader)
+        self.script = script_group(loader)
+        self._path = Path(self.script)
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
@@ -104,18 +107,21 @@ class LoaderControl:
 
     # ---- the boundary ----
 
-    def open(self, original_iter: Callable[[Any], Any], group: Group | None) -> Any:
-        """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own."""
+    def open(self, original_iter: Callable[[Any], Any], group: Group | None, own_size: int | None = None) -> Any:
+        """What ``iter(loader)`` gives the script: its own iterator, or ours. Raises only what is the script's own.
+
+        ``own_size``: of the script's batches; the loader's batch sampler has that of ``group`` by now.
+        """
         loader = self._loader()
         self._epochs += 1
         self._look_at(loader)
         wanted = group or self.script
         if self._limits.whole is None and (self._managed or wanted != self.script):
-            return self._open_managed(loader, wanted, getattr(original_iter, "seed", None))
-        self._release(loader)
+            return self._open_managed(loader, wanted, own_size, getattr(original_iter, "seed", None))
+        release(loader, self._managed, self.script)
         iterator = original_iter(loader)
         self._note(loader, iterator)
-        self.in_force = self.script
+        self._path = Path(self.script)
         return iterator
 
     def opened_untouched(self, loader: Any, iterator: Any) -> None:
@@ -123,7 +129,7 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         self._note(loader, iterator)
-        self.in_force = self.script
+        self._path = Path(self.script)
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
@@ -157,11 +163,12 @@ class LoaderControl:
 
     def _without_harm(self, group: Group) -> Group:
         """``group``, or what is safe where it has turned out since that its workers would do harm."""
-        if group.num_workers and group != self.script:
+        if group.num_workers and group.alone != self.script:
             self._look_closely()
             allowed = self._limits.workers
             if allowed is not None and group.num_workers not in allowed:
-                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else self.script
+                own = self.script._replace(batch_size=group.batch_size)
+                safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else own
                 self._tell(Notice(group, safe, self._limits.workers_reason or ""))
                 return safe
         return group
@@ -175,8 +182,10 @@ class LoaderControl:
             iterator._cockpit_recipe = recipe_of(loader, self._mechanism.iterable_kind)
         if self._first_seed is None:
             self._first_seed = iterator._base_seed
+        if isinstance(iterator, self._mechanism.torch_single):
+            self._mechanism.run("taken", self.dataset.look_at_fetches, self._mechanism, iterator)
 
-    def _open_managed(self, loader: Any, group: Group, goes_on: int | None = None) -> Any:
+    def _open_managed(self, loader: Any, group: Group, own_size: int | None, goes_on: int | None = None) -> Any:
         """``goes_on``: not the first epoch of persistent workers, though the first one here; the seed for theirs."""
         recipe = recipe_of(loader, self._mechanism.iterable_kind)
         # persistent workers draw no seed and iterate the sampler once at every epoch but their first
@@ -184,9 +193,11 @@ class LoaderControl:
         later = self.script.persistent_workers and begun
         self._first_seed = self._first_seed if goes_on is None else goes_on
         self._managed = self.script.persistent_workers
-        reused = self._reusable(loader, group)
+        changed = self.dataset.changed and not self.script.persistent_workers
+        # where the script has changed its dataset, that would reach the workers without our setting
+        reused = None if changed else reusable(loader._iterator, group, self.script)
         if reused is None:
-            self._release(loader)
+            release(loader, self._managed, self.script)
             group = self._without_harm(group)
         front = self._front() if later else None  # persistent workers have one iterator; has the script still it?
         if front is not None:
@@ -196,9 +207,11 @@ class LoaderControl:
             front._cockpit_recipe, self._front = recipe, weakref.ref(front)
         if self._first_seed is None:
             self._first_seed = front._base_seed
+        before = self._path.before(group)
+        if own_size is not None and (group.batch_size, before.batch_size) != (None, None):
+            indices = Cuts(recipe.index_sampler, group.batch_size or own_size, own_size)
         seeds = Seeds(self._first_seed if later else front._base_seed, self._epochs, own=not later)
         feed = Feed(indices, self.script.capacity, unsure_after=self._unsure_after(recipe))
-        before = self.in_force
         chain = self._chain(recipe, feed, seeds, group, before, reused)
         chain.attach(front)
         self._took(group)
@@ -213,6 +226,8 @@ class LoaderControl:
         if not self._limits.knobs["in_order"].can_now:
             raise Refused(self._limits.knobs["in_order"].reason or "")
         chain = chain_of(iterator)
+        if chain is not None:  # the batches stay as they are
+            group = group._replace(batch_size=chain.group.batch_size)
         if group == (self.script if chain is None else chain.group):
             return Swap(0, 0, group.capacity)
         if chain is not None:
@@ -249,6 +264,16 @@ class LoaderControl:
 
     # ---- what is really in force ----
 
+    @property
+    def in_force(self) -> Group:
+        """What has served last."""
+        return self._path.now.alone
+
+    @property
+    def whole(self) -> str | None:
+        """Why nothing at all can be changed here, or None."""
+        return self._limits.whole
+
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
         return facts_behind(iterator, self.script, self.in_force)
@@ -275,38 +300,17 @@ class LoaderControl:
         return None if recipe.iterable else unsure_after(self._mechanism.torch, recipe.index_sampler, read)
 
     def _took(self, group: Group) -> None:
-        self.in_force = group
+        self._path.step(group)
         if group.num_workers:
             self._remembered = group
 
     def _tell(self, notice: Notice) -> None:
         self._notices.append(notice)
         self._noticed()
-        self.in_force = notice.in_force
+        self._path.back(notice.in_force)
 
     def _keep(self, source: Any) -> None:
         """Where torch itself keeps persistent workers: they end with the loader, or when a framework says so."""
         loader = self._loader()
         if loader is not None and (source is not None or loader._iterator is not None):
             loader._iterator = source
-
-    def _reusable(self, loader: Any, group: Group) -> Any:
-        kept = loader._iterator
-        if self.dataset.changed and not self.script.persistent_workers:
-            return None  # the script has changed its dataset, and without our setting it would reach the workers
-        fits = is_source(kept) and kept.group == group and not kept._shutdown
-        return kept if fits and not self._in_use(kept) else None
-
-    def _in_use(self, kept: Any) -> bool:
-        """Whether an iterator that the script still holds reads from it (persistent ones are reset, as in torch)."""
-        chain = kept.user() if is_source(kept) else None
-        return not self.script.persistent_workers and chain is not None and chain.live is kept
-
-    def _release(self, loader: Any) -> None:
-        """Persistent workers that will not serve the next epoch end before others are started."""
-        kept = getattr(loader, "_iterator", None)
-        if kept is None or not (is_source(kept) or self._managed):
-            return
-        loader._iterator = None
-        if not self._in_use(kept):
-            kept._shutdown_workers()

@@ -12,17 +12,21 @@ from .recorder import BACKWARD, OPTIMIZER, Recorder
 from .registry import Registry
 from .roles import Roles
 from .streams import TRAIN, Stream
+from .unfed import Unfed
 
 
 class Training:
-    """``hooks`` is told when a loader's role has changed."""
+    """``hooks`` is told when a loader's role has changed; ``unfed`` looks where no batch comes any more."""
 
-    def __init__(self, recorder: Recorder, roles: Roles, registry: Registry, changes: Any, hooks: Any) -> None:
+    def __init__(
+        self, recorder: Recorder, roles: Roles, registry: Registry, changes: Any, hooks: Any, unfed: Unfed
+    ) -> None:
         self._recorder = recorder
         self._roles = roles
         self._registry = registry
         self._changes = changes
         self._hooks = hooks
+        self._unfed = unfed
         self.on_first_backward: Callable[[], None] = lambda: None
 
     def after_backward(self, began: int, charged: int) -> None:
@@ -52,26 +56,31 @@ class Training:
             if not stream.lead:
                 stream.first_trained(recorder.backwards)
             recent.clear()
-        elif recent or not plain:
-            self._settle(began)
+        else:
+            if recent or not plain:
+                self._settle(began)
+            if recorder.updates >= self._unfed.patience and self._unfed.look():
+                return  # the next step begins with what comes next
         if recorder.loaderless and not recorder.forward_steps:
             self._step_by_backward(began)
 
     def _settle(self, began: int) -> None:
         recorder = self._recorder
         known = bool(self._registry.training())
-        training, ahead = self._roles.settle(recorder.thread or 0, known)
+        training, ahead = self._roles.settle(recorder.thread or 0, known, known or recorder.loaderless)
         for stream in training:
             if not stream.trains:
                 self._promote(stream, ahead)
             if not stream.lead:
                 stream.first_trained(recorder.backwards)
-        if not training:
-            recorder.loaderless = recorder.loaderless or not known
+        if not (training or known or recorder.loaderless):
+            recorder.loaderless = True
+            self._unfed.all_left()
         if (not training or ahead) and recorder.base is None and recorder.last_forward is not None:
             recorder.begin(recorder.last_forward)
         if not training:
             return
+        self._unfed.over()
         recorder.read_ahead = ahead
         # what was fetched whole before it is trained on tells neither steps nor waits
         recorder.loaderless = ahead or all(stream.used_up for stream in training)
@@ -95,12 +104,14 @@ class Training:
         recorder.samples += stream.pending_samples
         recorder.unsized += stream.pending_unsized
         if recorder.base is not None and not ahead:
-            self._charge_pending(stream)
+            self._charge_pending(stream, recorder.loaderless)
         self._changes.news = self._hooks.facts_due = True
 
-    def _charge_pending(self, stream: Stream) -> None:
-        self._recorder.wait += stream.pending_wait
-        self._recorder.start += stream.pending_start
+    def _charge_pending(self, stream: Stream, before: bool = False) -> None:
+        """``before``: a step that went by forward has begun since, and what was waited for belongs to the last one."""
+        if not before:
+            self._recorder.wait += stream.pending_wait
+            self._recorder.start += stream.pending_start
         stream.rebase(None)
 
     def _step_by_backward(self, began: int) -> None:

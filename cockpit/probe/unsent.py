@@ -32,8 +32,13 @@ def ready(source: Any, wrapper: Any) -> None:
     queue._on_queue_feeder_error = failed
 
 
-def _words(error: Exception, raised: Any) -> str:
+def cannot_send(error: Exception) -> str:
+    """What a batch could not be pickled for."""
     why = "%s: %s" % (type(error).__name__, (str(error).strip().splitlines() or [""])[0])
+    return "a worker cannot send what it has loaded: %s" % why
+
+
+def _words(error: Exception, raised: Any) -> str:
     if raised is None:
-        return "a worker cannot send what it has loaded: %s" % why
+        return cannot_send(error)
     return "a worker cannot send what the dataset raised, %s" % str(raised.exc_msg).strip().splitlines()[-1]

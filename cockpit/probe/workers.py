@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal
+import sys
 import time
 import weakref
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any
 
 from . import orphans
 from .groups import Group
+from .outcomes import why
 
 REAP_S = 0.5
 """How long a killed worker is waited for, so that no zombie stays."""
@@ -181,6 +183,21 @@ def _nothing_to_say(*_: Any) -> None:
     """In place of a traceback on the script's stderr: what has happened is told as a change that was rolled back."""
 
 
+def mind_thread(source: Any) -> None:
+    """The script has not asked for the thread that pins memory here: what it dies of is kept as the reason."""
+    thread = getattr(source, "_pin_memory_thread", None)
+    if thread is None:
+        return
+    holder = weakref.ref(source)
+
+    def ended(*_: Any) -> None:
+        pinned, error = holder(), sys.exc_info()[1]
+        if pinned is not None and isinstance(error, Exception):
+            pinned.unpinned = "the thread that pins memory has died: %s" % why(error)
+
+    thread._invoke_excepthook = ended
+
+
 def is_about(error: BaseException, iterator: Any) -> bool:
     """Whether torch's handler for SIGCHLD has raised ``error`` for a worker of ``iterator``."""
     named = (
@@ -193,7 +210,8 @@ LIKELY = {signal.SIGKILL: "likely out of memory", signal.SIGBUS: "likely out of 
 
 
 def obituary(iterator: Any) -> str | None:
-    """What became of the worker that has died, or is dying just now, in words; None where none has."""
+    """What became of the worker that has died, or is dying just now, in words, or of the thread that pins what they
+    give; None where all live."""
     given_up: str | None = getattr(iterator, "given_up", None)
     if given_up is not None:
         return given_up
@@ -209,4 +227,5 @@ def obituary(iterator: Any) -> str | None:
         number = signal.Signals(-status)
         hint = LIKELY.get(number)
         return "a worker (pid %d) was killed by %s%s" % (worker.pid, number.name, ": " + hint if hint else "")
-    return None
+    unpinned: str | None = getattr(iterator, "unpinned", None)
+    return unpinned

@@ -156,7 +156,7 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
     longest = max([phases.step_ms for phases in shown.values() if phases is not None] or [0.0])
     empty = {
         "baseline": "after the first full window",
-        "before": "nothing changed yet",
+        "before": "no step measured before it" if state.current.change else "nothing changed yet",
         "now": "no step measured yet under these settings",
     }
     rows = [bar_row(name, phases, width, LABEL + 1, longest, letters, empty[name]) for name, phases in shown.items()]

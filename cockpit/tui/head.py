@@ -14,6 +14,7 @@ from cockpit.history.knobs import probe_failed, training_loaders
 from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
+from cockpit.history.trials import UNCOUNTED, uncounted
 
 from .clean import clean
 from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
@@ -221,6 +222,8 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
         reason = clean(entry.reason or "no reason given")
         return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
     if entry.verdict == NOT_COMPARABLE:
+        if uncounted(entry):
+            return [(f"{word} ({UNCOUNTED})", "dim")]
         if entry.before_windows < POLICY.windows_before:
             return [(f"{word} ({entry.before_windows}/{POLICY.windows_before} windows before)", "dim")]
         return [(f"{word} ({clean(entry.reason) if entry.reason else 'too little after it'})", "dim")]

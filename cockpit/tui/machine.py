@@ -91,7 +91,9 @@ def _loader_runs(view: View) -> list[Run]:
     runs: list[Run] = [(cut(clean(loader.id), 24), "text")]
     runs += [(f" {glyphs.dot} ", "faint"), (f"{len(loader.workers)}", "text"), (" workers", "dim")]
     queue = state.latest.queue if state.latest else None
-    if loader.read_ahead:
+    if loader.unfed:
+        runs += [(f" {glyphs.dot} nothing is fetched any more", "dim")]
+    elif loader.read_ahead:
         runs += [(f" {glyphs.dot} read ahead by another thread", "dim")]
     elif queue is not None and queue[1] > 0:
         runs += [(f" {glyphs.dot} ", "faint"), (f"{queue[0]}/{queue[1]}", "text"), (" ready", "dim")]

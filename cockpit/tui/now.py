@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 
-from cockpit.history.measure import phases_of, windows_of
+from cockpit.history.measure import recent_phases, windows_of
 from cockpit.history.restart import is_between
 from cockpit.history.state import Phases, State
-from cockpit.history.status import RECENT_BLOCKS
 
 from .view import View
 
@@ -23,12 +22,12 @@ PROBE_EXPECTED_S = 15.0
 
 def phases_now(state: State) -> Phases | None:
     """Mean phases of a step over the newest blocks under the setup in force."""
-    return phases_of(state.current.blocks[-RECENT_BLOCKS:])
+    return recent_phases(state.current)
 
 
 def phases_before(state: State) -> Phases | None:
     """The same under the setup that the last change ended; None before any change."""
-    return phases_of(state.previous.blocks[-RECENT_BLOCKS:]) if state.previous else None
+    return recent_phases(state.previous) if state.previous else None
 
 
 def noise_of(state: State) -> float | None:

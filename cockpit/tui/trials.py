@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cockpit.analysis.compare import NOT_COMPARABLE
 from cockpit.analysis.policy import POLICY
 from cockpit.history.state import Entry
+from cockpit.history.trials import uncounted
 
 from .clean import clean
 from .format import delta, interval, rate
@@ -118,6 +119,8 @@ def _outcome(view: View, entry: Entry, width: int) -> list[Run]:
     if entry.verdict == "settling":
         return [(f"{lead}{entry.settled_steps}/{entry.settle_steps}".ljust(width)[:width], "dim")]
     if entry.verdict == NOT_COMPARABLE or entry.delta_pct is None:
+        if uncounted(entry):
+            return [(f"{lead}no count".ljust(width)[:width], "dim")]
         before, least = entry.before_windows, POLICY.windows_before
         found = f"({before}/{least})" if before < least else "short"
         return [(f"{lead}– {found}".ljust(width), "dim")]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.events import beginning, block, knob
+from support.events import beginning, block, knob, loader
 
 from cockpit.cli import answers
 from cockpit.cli import ask as asking
@@ -16,6 +17,7 @@ from cockpit.cli import set as setting
 from cockpit.cli.answers import LOOK_S, PATIENCE_S
 from cockpit.cli.verbs import BY_NAME
 from cockpit.cli.words import Words
+from cockpit.engine import changes
 from cockpit.history.fold import fold_all
 from cockpit.model.events import ChangeAsked, ChangeMoved, LoadersSeen
 
@@ -75,3 +77,36 @@ def test_what_a_boundary_decides_is_not_waited_for_and_its_row_is_told(answer: C
 def test_what_cannot_be_had_again_is_answered_with_one_too(answer: Callable[..., Any], verb: str) -> None:
     status, said, _ = answer("compile", "default", 5.0, "--now", verb=verb)
     assert status == 1 and f"refused, {WHY}" in said.err
+
+
+def test_what_has_to_wait_for_an_end_that_never_comes_says_so_also_where_it_was_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An endless iterable dataset: its workers change between two epochs only, and it has one."""
+    why = "num_workers: an iterable dataset has no indices to hand over: changes at the epoch boundary"
+    stream = loader(knobs=(knob("num_workers", 1, 1, can_now=False, reason=why),), boundaries=False)
+    stream = replace(stream, steps_per_epoch=None)
+    began = fold_all([*beginning(), LoadersSeen(1001.0, (stream,)), block(1002.0, 4, 80, steps=4)])
+    decision = changes.ask(began, 1003.0, "c1", {"num_workers": 2}, now=True)
+    assert decision.result["now"] is False, "nobody is promised that it comes at once"
+    told = fold_all(decision.events, began)
+    monkeypatch.setattr(answers, "state_of", lambda _: told)
+    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=iter(range(100)).__next__, sleep=lambda _: None))
+    refused, notes = answers.to_be_known(SimpleNamespace(name="it"), ["c1"])  # type: ignore[arg-type]
+    assert (refused, notes) == ([], [why, "when: no epoch's end in sight"])
+
+
+@pytest.mark.parametrize(("workers", "told"), [({"num_workers": 2}, False), ({}, True)])
+def test_what_needs_workers_is_not_said_of_a_change_that_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch, workers: dict[str, int], told: bool
+) -> None:
+    why = "needs num_workers of 1 or more"
+    rows = knob("num_workers", 0, 0), knob("persistent_workers", "off", "off", can=False, can_now=False, reason=why)
+    state = fold_all([
+        *beginning(), LoadersSeen(1001.0, (loader(knobs=rows),)), block(1002.0, 4, 80, steps=4),
+        ChangeAsked(1003.0, "c1", {**workers, "persistent_workers": "on"}, False),
+    ])  # fmt: skip
+    monkeypatch.setattr(answers, "state_of", lambda _: state)
+    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=iter(range(100)).__next__, sleep=lambda _: None))
+    _, notes = answers.to_be_known(SimpleNamespace(name="it"), ["c1"])  # type: ignore[arg-type]
+    assert (why in "".join(notes)) is told

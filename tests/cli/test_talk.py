@@ -18,6 +18,7 @@ from cockpit.cli.status import page
 from cockpit.history.fold import fold_all
 from cockpit.history.report import duration, rate_words, report_of, summary_of, text_of
 from cockpit.history.state import State
+from cockpit.history.status import status_of
 from cockpit.model.events import EventsDropped, LoadersSeen, ProbeLost, SetupSaved, TrainingEnded
 
 
@@ -209,6 +210,16 @@ def test_a_released_beginning_is_skipped(tmp_path: Path) -> None:
         at = first_kept(file.fileno())
     assert data.endswith(b"kept") and len(data) == 8 * 1024 * 1024 + 4 - at
     assert at > 0 or log.stat().st_blocks * 512 > 1_000_000, "a file system with holes tells where data begins"
+
+
+def test_a_training_that_hangs_says_in_what() -> None:
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks(NOISY), sample(story.at_s, doing="other", doing_for_s=60.0)])
+    assert "stalled in step for 60 s" in page(state, story.at_s)[0]
+    told = status_of(state, story.at_s)
+    assert (told["activity"], told["activity_s"], told["stalled_in"]) == ("stalled", 60.0, "step")
+    calm = fold_all([*beginning(), *story.blocks(NOISY)])
+    assert status_of(calm, story.at_s)["stalled_in"] is None
 
 
 def test_a_sample_of_an_old_second_is_not_a_step() -> None:

@@ -195,6 +195,35 @@ def test_an_interrupt_is_a_soft_stop_and_the_report_still_comes(state_dir: Path,
     assert told is not None and told["state"] == "ended" and running.returncode == told["exit_status"]
 
 
+def test_a_schedulers_signal_to_whoever_was_started_is_heard_by_the_training(state_dir: Path, tmp_path: Path) -> None:
+    """SLURM tells the process that it started, some minutes before the end; the training's handler saves."""
+    script = tmp_path / "saves.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "def save(number, frame): os.write(1, b'saved at %d\\n' % number); number == signal.SIGUSR2 and os._exit(7)\n"
+        "signal.signal(signal.SIGUSR1, save); signal.signal(signal.SIGUSR2, save); os.write(1, b'ready\\n')\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    output = state_dir / "runs" / "it" / "output.log"
+    running = start_headless(state_dir, [sys.executable, str(script)])
+    try:
+        wait_until(lambda: output.exists() and b"ready" in output.read_bytes(), "the script's handlers")
+        wait_until(lambda: signal.SIGUSR1 in caught_by(running.pid), "the front's handlers")
+        running.send_signal(signal.SIGUSR1)
+        wait_until(lambda: b"saved at 10" in output.read_bytes(), "the first save")
+        running.send_signal(signal.SIGUSR2)
+        running.communicate(timeout=40)
+    finally:
+        running.kill()
+        running.wait()
+    assert b"saved at 12" in output.read_bytes() and running.returncode == 7, "as the script itself ended"
+
+
+def caught_by(pid: int) -> set[int]:
+    mask = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return {number for number in range(1, 65) if int(mask.split()[1], 16) >> (number - 1) & 1}
+
+
 def test_a_second_interrupt_leaves_the_training_to_itself(state_dir: Path) -> None:
     running = start_headless(state_dir, [*ENDLESS, "--save-s", "20"])
     try:
@@ -345,6 +374,24 @@ def in_a_terminal(code: str, term: str) -> str:
 def test_a_screen_needs_a_terminal_that_can_draw(term: str, answer: str) -> None:
     code = "from cockpit.cli.run import has_terminal; print('screen:', has_terminal())"
     assert f"screen: {answer}" in in_a_terminal(code, term)
+
+
+@pytest.mark.parametrize(("given", "answer"), [("terminal", "True 24 80"), ("pipe", "False"), ("nothing", "False")])
+def test_a_training_reads_from_a_terminal_where_it_would_have_one_by_hand(
+    state_dir: Path, given: str, answer: str
+) -> None:
+    """And from the null device where it would not: what is piped into cockpit is not the training's."""
+    ask_it = "import os, sys; print('input:', os.isatty(0), os.popen('stty size').read(), repr(sys.stdin.read()))"
+    words = [*COCKPIT, "run", "--detach", "--name", "asks", "--state-dir", str(state_dir), "--", sys.executable]
+    words += ["-c", ask_it]
+    if given == "terminal":
+        in_a_terminal(f"import subprocess; subprocess.run({words!r}, check=True)", "xterm")
+    else:
+        stdin = {"input": "typed"} if given == "pipe" else {"stdin": subprocess.DEVNULL}
+        subprocess.run(words, cwd=REPO, env=clean_env(PATH), check=True, text=True, capture_output=True, **stdin)
+    output = runs_folder(state_dir, os.environ) / "asks" / "output.log"
+    said = wait_until(lambda: output.read_text().split("input: ")[1:], "what the training was given")
+    assert said[0].split() == [*answer.split(), "''"]
 
 
 def test_a_run_in_the_background_of_a_terminal_has_no_screen() -> None:

@@ -130,3 +130,32 @@ def test_a_loop_that_counts_its_own_steps_loses_one_epochs_half_and_gets_its_siz
     assert entry["outcome"] == "rolled_back" and entry["change"] == {"batch_size": [8, 4]}
     assert entry["reason"] == "with batches of 4 the loop saw 52 of 96 samples: 44 were not seen"
     assert under.report["knobs"]["batch_size"]["in_force"] == 8
+
+
+HEAVY = {
+    ("killed", "2"): "was killed by SIGKILL: likely out of memory",
+    ("shm", "2"): "unable to resize file",
+    ("memory", "2"): "MemoryError",
+    ("memory", "0"): "MemoryError",
+}
+
+
+def heavy(fault: tuple[str, str], options: tuple[str, ...] | None) -> Job:
+    return Job("heavy.py", options, (("FAULT", fault[0]), ("WORKERS", fault[1])))
+
+
+def runs_of_heavy(test: Any) -> Any:
+    test.needs = lambda fault: [heavy(fault, DOUBLE), heavy(fault, None)]
+    return test
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", HEAVY, ids="-".join)
+@runs_of_heavy
+def test_what_fails_with_larger_batches_alone_costs_nothing(pool: Pool, fault: tuple[str, str]) -> None:
+    under, bare = pool.result(heavy(fault, DOUBLE)), pool.result(heavy(fault, None))
+    assert under.status == bare.status == 0, under.talk + under.text[-2000:]
+    assert under.output == bare.output, difference(under, bare)
+    (entry,) = under.report["ledger"]
+    assert entry["outcome"] == "rolled_back" and HEAVY[fault] in entry["reason"], entry
+    assert under.report["knobs"]["batch_size"]["in_force"] == 8 and under.report["survivors"] == []

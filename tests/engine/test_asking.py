@@ -231,6 +231,30 @@ def test_a_training_that_makes_its_batches_itself_is_promised_no_boundary() -> N
     assert status_of(early, 7.0)["knobs"]["pin_memory"]["reason"] is None
 
 
+def test_what_waited_for_a_loader_that_never_came_is_refused_and_holds_up_nothing() -> None:
+    early, late = (fold_all([Sampled(1002.0, 0.5, step=step, steps=1)], fold_all(beginning())) for step in (5, 500))
+    asked = carried_out(early, changes.ask(early, 6.0, "c1", {"num_workers": 2, "autocast": "bf16"}))
+    assert changes.give_up(asked, 7.0) is None, "a loader may still come"
+    at_once = changes.ask(asked, 7.0, "c2", {"threads": 2}, now=True)
+    assert [(event.knobs, event.now) for event in at_once.events[1:]] == [
+        ({"autocast": "bf16", "threads": 2}, True), ({"num_workers": 2}, False)
+    ], "what needs no loader does not wait for one"  # fmt: skip
+    known = fold_all([Sampled(1003.0, 0.5, step=500, steps=1)], asked)
+    over = changes.give_up(known, 8.0)
+    assert over is not None and [message["m"] for message in over.messages] == ["drop", "ask"]
+    after = carried_out(known, over)
+    assert [(entry.state, entry.asked) for entry in after.ledger] == [
+        ("refused", {"num_workers": 2, "autocast": "bf16"}), ("queued", {"autocast": "bf16"})
+    ]  # fmt: skip
+    assert "no DataLoader was seen" in (after.ledger[0].reason or "")
+    assert changes.give_up(after, 9.0) is None
+    only = carried_out(early, changes.ask(early, 6.0, "c1", {"num_workers": 2}, now=True))
+    gone = changes.give_up(fold_all([Sampled(1003.0, 0.5, step=500, steps=1)], only), 8.0)
+    assert gone is not None and [message["m"] for message in gone.messages] == ["drop"]
+    back = changes.ask(late, 6.0, "c1", {"num_workers": "script"})
+    assert changes.give_up(carried_out(late, back), 7.0) is None, "back to what the script has is in vain nowhere"
+
+
 def test_a_probe_that_failed_at_its_start_is_final_and_nothing_is_queued_for_it() -> None:
     silent = [event for event in beginning() if not isinstance(event, ProbeConnected)]
     failed = fold_all([*silent, ProbeMissed(1002.0, f"{FAILED}: ImportError: x")])

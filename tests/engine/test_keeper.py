@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from engine_runs import python, wait_for
 
+from cockpit.engine import blank
 from cockpit.engine.main import KEEPER
 
 
@@ -20,14 +22,19 @@ def keep(tmp_path: Path):
     """Start a command under a keeper; gives the keeper's process."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(argv: list[str], cwd: Path | str = "/", env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def begin(
+        argv: list[str],
+        cwd: Path | str = "/",
+        env: dict[str, str] | None = None,
+        window: tuple[float, ...] | None = None,
+    ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(KEEPER), str(tmp_path)],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        plan = {"argv": argv, "env": env or dict(os.environ), "cwd": str(cwd)}
+        plan = {"argv": argv, "env": env or dict(os.environ), "cwd": str(cwd), "window": window}
         assert process.stdin is not None
         process.stdin.write(json.dumps(plan).encode())
         process.stdin.close()
@@ -48,7 +55,7 @@ def status(folder: Path) -> list[str]:
 def test_standard_library_alone_and_short() -> None:
     text = KEEPER.read_text()
     assert "cockpit" not in text.partition('"""')[2].partition('"""')[2]
-    assert len(text.splitlines()) < 200
+    assert len(text.splitlines()) < 220
 
 
 def test_begins_clean(keep, tmp_path: Path) -> None:
@@ -100,6 +107,10 @@ def test_survives_signals_and_a_training_that_kills_its_group(keep, tmp_path: Pa
         signal.SIGQUIT,
         signal.SIGTSTP,
         signal.SIGPIPE,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGRTMIN,
     ):
         process.send_signal(number)
     assert process.wait(20) == 0
@@ -128,3 +139,108 @@ def test_output_is_appended_whatever_the_training_does_to_the_file(keep, tmp_pat
     (tmp_path / "output.log").write_bytes(b"before\n")
     keep(python("import os; os.write(2, b'two\\n'); os.ftruncate(1, 0); os.write(1, b'three\\n')")).wait(20)
     assert (tmp_path / "output.log").read_bytes() == b"three\n"
+
+
+# ---- a terminal for the training's input, where it would have one ----
+
+ASKS = """
+import os, sys, signal
+signal.alarm(25)
+print(os.isatty(0), os.popen("stty size", "r").read().split(), tuple(os.get_terminal_size(0)))
+def told(ask):
+    try:
+        return repr(ask())
+    except BaseException as error:
+        return type(error).__name__
+import code, getpass, readline, subprocess, termios, tty
+for ask in (input, sys.stdin.read, getpass.getpass, code.interact, lambda: open("/dev/tty"), lambda: os.write(0, b"x")):
+    print(told(ask), file=sys.stderr)
+for command in ([sys.executable, "-c", "breakpoint(); pass"], [sys.executable], ["cat"], ["sh", "-c", "read line"]):
+    print("ended", subprocess.run(command, stderr=subprocess.DEVNULL).returncode)
+modes = termios.tcgetattr(0)
+{change}
+print(told(lambda: os.read(0, 10)), told(lambda: os.read(0, 10)))
+termios.tcsetattr(0, termios.TCSAFLUSH, modes)
+print(told(input), sorted(map(int, os.listdir("/proc/self/fd")))[:3])
+"""
+CHANGES = {
+    "as it is": ("pass", "b'' b''"),
+    "each key": ("tty.setraw(0)", r"b'\x04' b'\x04'"),
+    "lines": ("mine = termios.tcgetattr(0); mine[3] |= termios.ICANON; termios.tcsetattr(0, 2, mine)", "b'' b''"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_input_with_a_size_from_which_nothing_ever_comes(keep, tmp_path: Path, change: str) -> None:
+    """Whatever asks, and in whatever modes, is told that there is no more: nothing stops a training unseen."""
+    make, read = CHANGES[change]
+    process = keep(python(ASKS.replace("{change}", make)), window=(31, 97, 0.5))
+    assert process.wait(30) == 0
+    said = (tmp_path / "output.log").read_text()
+    assert status(tmp_path) == ["0"], said
+    assert "True ['31', '97'] (97, 31)" in said
+    words = [line.split()[-1] for line in said.splitlines() if line.endswith(("Error", "''", "None"))]
+    assert words[:6] == ["EOFError", "''", "EOFError", "None", "OSError", "OSError"]
+    assert [line for line in said.splitlines() if "ended" in line] == ["ended 1", "ended 0", "ended 0", "ended 1"]
+    assert f"{read}\nEOFError [0, 1, 2]" in said
+
+
+KEYS = """
+import os, select, sys, time, tty
+tty.setcbreak(0)
+began = time.monotonic()
+while time.monotonic() - began < 4.0:
+    sum(range(100_000))
+    if select.select([0], [], [], 0)[0]:
+        sys.exit("a key: %r" % os.read(0, 1))
+print("no key")
+"""
+
+
+def test_who_trains_and_looks_for_a_key_now_and_then_sees_none(keep, tmp_path: Path) -> None:
+    """Many loops let `q` stop or save: one that nobody pressed would end them."""
+    process = keep(python(KEYS), window=(24, 80, 0.5))
+    assert process.wait(30) == 0 and (tmp_path / "output.log").read_text() == "no key\n"
+
+
+def test_the_inputs_end_reaches_nobody_when_the_keeper_is_killed(keep, tmp_path: Path) -> None:
+    """It is no controlling terminal: the training and a session that it has begun go on, and get no signal."""
+    source = """
+import os, signal, sys, time
+for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTTIN, signal.SIGTTOU):
+    signal.signal(number, lambda number, frame: print("signal", number, flush=True))
+if os.fork() == 0:
+    os.setsid()
+print("begun", flush=True)
+while os.isatty(0):
+    time.sleep(0.02)
+time.sleep(0.2)
+print("goes on", repr(sys.stdin.read()), flush=True)
+"""
+    process = keep(python(source), window=(24, 80))
+    said = tmp_path / "output.log"
+    wait_for(lambda: said.exists() and said.read_text().count("begun") == 2, "both have begun")
+    process.kill()
+    process.wait()
+    wait_for(lambda: said.read_text().count("goes on ''") == 2, "both go on")
+    assert "signal" not in said.read_text()
+
+
+def test_no_terminal_to_be_had_is_no_reason_not_to_start(keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError(errno.ENOSPC, "no more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(blank.os, "openpty", none_left)
+        assert blank.blank_terminal(24, 80) is None
+    alone = tmp_path / "alone.py"
+    alone.write_bytes(KEEPER.read_bytes())
+    monkeypatch.setattr(f"{__name__}.KEEPER", alone)
+    process = keep(python("import os; print(os.readlink('/proc/self/fd/0'))"), window=(24, 80))
+    assert process.wait(20) == 0
+    assert (tmp_path / "output.log").read_text() == "/dev/null\n"
+
+
+def test_orphans_do_not_keep_the_end_waiting_under_a_terminal(keep, tmp_path: Path) -> None:
+    process = keep(python("import os, time\nif os.fork() == 0:\n    time.sleep(9)\nos._exit(7)"), window=(24, 80))
+    assert process.wait(5) == 0 and status(tmp_path) == ["7"]

@@ -10,11 +10,15 @@ from support.events import NOISY, Story, beginning, loader
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
 from cockpit.engine.changes import stacks
 from cockpit.history.fold import fold_all
-from cockpit.history.report import held_back, trial_line
+from cockpit.history.report import gain_lines, held_back, trial_line
 from cockpit.history.state import Entry, State
 from cockpit.history.status import ledger_line
 from cockpit.history.trials import REPLACED, entry_of
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
+from cockpit.tui.head import change_row
+from cockpit.tui.rows import text_of
+from cockpit.tui.trials import trials_rows
+from cockpit.tui.view import View
 
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
 
@@ -269,6 +273,24 @@ def test_a_loader_that_cannot_be_counted_gives_no_rate_and_no_verdict() -> None:
     assert state.baseline is None
     state = fold_all([*story.landed("c1", *WORKERS), *story.blocks([200.0] * 4)], state)
     assert entry(state).verdict == NOT_COMPARABLE and entry(state).before_samples_per_s is None
+
+
+@pytest.mark.parametrize("windows", [0, 9])
+def test_where_no_samples_are_counted_that_is_the_reason_that_is_given(windows: int) -> None:
+    """Waiting for more windows would not help: a training without a loader."""
+    story, said = Story(), "no samples are counted here"
+
+    def blind(count: int) -> list[object]:
+        return [replace(one, samples=None) for one in story.blocks([100.0] * count)]  # type: ignore[type-var]
+
+    state = fold_all([*beginning(), *blind(windows), *story.landed("c1", *WORKERS), *blind(9)])
+    assert entry(state).state == "kept" and f"not comparable: {said}" in trial_line(entry(state))
+    assert gain_lines(state)[0] == f"baseline – samples/s (not measured: {said})"
+    view = View(state, state.at_s)
+    assert said in text_of([change_row(view, 100)])
+    assert "no count" in text_of(trials_rows(view, 60, 5)) and "/6" not in text_of(trials_rows(view, 60, 5))
+    counted = fold_all([*beginning(), *Story().blocks([100.0])])
+    assert "before its second window" in gain_lines(counted)[0]
 
 
 def test_roles_of_loaders_are_kept_as_reported() -> None:

@@ -307,6 +307,19 @@ def test_each_kind_has_its_patience_and_its_word(doing: str, patient_s: float, d
     assert (stalled.word, stalled.for_s, stalled.detail) == ("stalled", patient_s + 2.0, detail)
 
 
+@pytest.mark.parametrize(("doing", "patient_s"), [("save", 59.0), ("compile", 299.0)])
+def test_a_quick_one_takes_no_patience_from_the_next(doing: str, patient_s: float) -> None:
+    story = Story()
+    quick = [sample(story.at_s, doing=doing, doing_for_s=2.0), sample(story.at_s + 0.5)]
+    state = fold_all([*beginning(), *story.blocks(NOISY), *quick])
+    assert (state.longest_s or {})[doing] == 2.0
+
+    def after(for_s: float) -> str:
+        return activity_of(fold_all([sample(story.at_s, doing=doing, doing_for_s=for_s)], state), story.at_s).word
+
+    assert after(patient_s) != "stalled" and after(patient_s + 2.0) == "stalled"
+
+
 def test_a_script_that_is_through_and_does_not_end_is_a_stall() -> None:
     story = Story()
     state = fold_all([*beginning(), *story.blocks(NOISY), sample(story.at_s, doing="shutdown", doing_for_s=0.5)])

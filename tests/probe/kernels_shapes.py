@@ -20,7 +20,6 @@ import ways
 
 ROUNDS = 10
 FIRST = 5
-STEPS = FIRST + 2 * ROUNDS * 5 + 1
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "off": "float32"}
 
 
@@ -66,11 +65,19 @@ CASES = (
 )  # fmt: skip
 
 
-def schedule_of(case: Case) -> list[tuple[int, dict[str, Any]]]:
-    """(step, knobs): each knob alone, then all of them at once, ten times on for a step and as the script has it."""
+def steps_of(rounds: int) -> int:
+    """How many steps a schedule of so many rounds wants, with one more after it."""
+    return FIRST + 2 * rounds * 5 + 1
+
+
+STEPS = steps_of(ROUNDS)
+
+
+def schedule_of(case: Case, rounds: int = ROUNDS) -> list[tuple[int, dict[str, Any]]]:
+    """(step, knobs): each knob alone, then all at once, ``rounds`` times on for a step and as the script has it."""
     found, step = [], FIRST
     for knobs in (*({name: value} for name, value in (*case.on, *SETTERS)), dict((*case.on, *SETTERS))):
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             found += [(step, knobs), (step + 1, {name: "script" for name in knobs})]
             step += 2
     return found

@@ -165,6 +165,19 @@ def test_refused_where_somebody_else_makes_the_batches(it):
         assert not row(it, number)["can"] and words in row(it, number)["reason"]
 
 
+def test_the_size_that_a_batch_sampler_makes_is_known_after_changes_too(it):
+    """Accelerate and others hand over a batch sampler: the loader itself has no size."""
+    training = Training(
+        it, DataLoader(Rows(it, 24), batch_sampler=BatchSampler(SequentialSampler(range(24)), 4, False))
+    )
+    training.epoch()
+    record = next(iter(it.probe.registry.records.values()))
+    assert record.batch_size == 4
+    it.ask("c1", prefetch_factor=3, num_workers=1)
+    assert training.epoch() == [4] * 6 and states(it, "c1") == ["applying", "settling"]
+    assert record.batch_size == 4
+
+
 def test_refused_where_the_loop_leaves_early(it):
     training = Training(it)
     training.epoch(most=5)
@@ -215,6 +228,21 @@ def test_that_two_loaders_make_a_step_is_seen_in_the_first_epoch_and_ends_what_w
             assert states(it, "early") == states(it, "late") == ["refused"]
             assert all("several loaders" in row(it, number)["reason"] for number in (0, 1))
     assert "several loaders" in reason(it, "early")
+
+
+def test_a_validation_loader_gone_over_in_the_middle_of_an_epoch_makes_up_no_step(it):
+    training, held_out = Training(it), loader_of(it, 8)
+    for _ in range(2):
+        for number, batch in enumerate(training.loader):
+            train_step(training.model, training.optimizer, batch)
+            it.beat()
+            if number % 2:
+                with torch.no_grad():
+                    for other in held_out:
+                        training.model(other)
+                it.probe.changes.news = True
+                assert all("several loaders" not in row(it, place)["reason"] for place in (0, 1))
+    assert list(it.roles().values()) == ["train", "other"]
 
 
 def test_two_loaders_in_turns_both_take_it(it):
@@ -298,14 +326,14 @@ class AtHome(Dataset):
         return torch.full((2,), float(index))
 
 
-def test_with_workers_that_fail_the_size_goes_back_at_the_boundary_and_nobody_measures_the_rest(it):
+def test_with_workers_that_fail_the_size_goes_back_too_and_at_once(it):
     training = Training(it, DataLoader(AtHome(), batch_size=4))
     training.epoch()
     it.ask("c1", batch_size=8, num_workers=1)
-    assert training.epoch() == [8] * 3
-    assert states(it, "c1")[-1] == "rolled_back" and it.recorder.setting.change == "c1"
     assert training.epoch() == [4] * 6
-    assert it.recorder.setting.change is None
+    assert states(it, "c1")[-1] == "rolled_back" and it.recorder.setting.change is None
+    assert it.of("change", id="c1")[-1]["in_force"] == {"batch_size": 4, "num_workers": 0}
+    assert training.epoch() == [4] * 6
 
 
 def test_a_loader_made_anew_each_epoch_keeps_it(it):

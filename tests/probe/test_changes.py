@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,66 @@ def test_what_fails_in_the_workers_is_rolled_back_with_the_reason_and_training_g
     assert "cannot be opened twice" in last(it, "c1")["reason"]
     assert knob(it, "num_workers")["in_force"] == 0
     assert "cannot be opened twice" in knob(it, "num_workers")["reason"]
+
+
+def test_what_changed_nothing_is_not_rolled_back_with_what_failed(it):
+    """Three on one schedule: only two of them can have to do with workers that fail."""
+    knobs = ({"in_order": True}, {"num_workers": 2}, {"prefetch_factor": 3})
+    it.probe.asks.start({
+        "at": [{"id": f"at{n}", "when": "epoch", "n": 1, "knobs": each} for n, each in enumerate(knobs)]
+    })  # fmt: skip
+    model, optimizer = made(it)
+    loader = DataLoader(Picky(), batch_size=4)
+    for _ in range(3):
+        epoch(it, loader, model, optimizer)
+    assert states(it, "at0") == ["applying", "settling"] and last(it, "at0")["in_force"] == {"in_order": True}
+    assert [states(it, name)[-1] for name in ("at1", "at2")] == ["rolled_back"] * 2
+    record = next(iter(it.probe.registry.records.values()))
+    assert record.wanted == {"in_order": True} and "in_order" not in record.reasons
+
+
+def test_workers_that_are_killed_epochs_later_take_one_change_back_and_the_next_the_one_before(it):
+    model, optimizer = made(it)
+    loader = loader_of(it, 64, prefetch_factor=None)
+
+    def kill():
+        os.kill(next(iter(it.probe.registry.records.values())).workers[0], signal.SIGKILL)
+
+    def in_force():
+        return knob(it, "num_workers")["in_force"]
+
+    epoch(it, loader, model, optimizer)
+    it.ask("c1", num_workers=1)
+    epoch(it, loader, model, optimizer)
+    it.ask("c2", num_workers=2)
+    for at in ({}, {}, {4: kill}):
+        seen = epoch(it, loader, model, optimizer, at)
+        assert sorted(index for batch in seen for index in batch) == list(range(64))
+    assert [states(it, name)[-1] for name in ("c1", "c2")] == ["settling", "rolled_back"] and in_force() == 1
+    assert it.recorder.setting.change == "c1"
+    epoch(it, loader, model, optimizer)
+    assert in_force() == 1
+    epoch(it, loader, model, optimizer, {4: kill})
+    assert states(it, "c1")[-1] == "rolled_back" and in_force() == 0 and it.recorder.setting.change is None
+    epoch(it, loader, model, optimizer)
+    assert in_force() == 0
+
+
+def test_what_was_undone_is_no_way_back(it):
+    """None, 1, 2 and 1 again: where that one is killed later, it is not 2 that take its place."""
+    model, optimizer = made(it)
+    loader = loader_of(it, 48)
+    for name, workers in (("c1", 1), ("c2", 2), ("c3", 1)):
+        epoch(it, loader, model, optimizer)
+        it.ask(name, num_workers=workers)
+    epoch(it, loader, model, optimizer)
+    record = next(iter(it.probe.registry.records.values()))
+    epoch(it, loader, model, optimizer, {4: lambda: os.kill(record.workers[0], signal.SIGKILL)})
+    assert knob(it, "num_workers")["in_force"] == 0 and record.wanted == {}
+    assert {states(it, name)[-1] for name in ("c1", "c3")} == {"rolled_back"}
+    assert it.recorder.setting.change is None
+    epoch(it, loader, model, optimizer)
+    assert knob(it, "num_workers")["in_force"] == 0
 
 
 def test_after_a_roll_back_steps_run_under_what_they_ran_under_before(it):

@@ -125,6 +125,73 @@ def test_a_change_between_epochs_is_no_reason() -> None:
     assert not harness.notices and harness.control(loader).refusals()["num_workers"].note is not None
 
 
+class Writes(Dataset):
+    """Writes down what it serves, in each way there is; ``taken`` is what the loop does with it."""
+
+    def __init__(self) -> None:
+        self.listed: list[int] = []
+        self.by_name: dict[int, int] = {}
+        self.table = torch.zeros(16)
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> int:
+        self.listed.append(index)
+        self.by_name[index] = index
+        self.table[index] = 1
+        return index
+
+
+TAKEN = {
+    "listed": lambda writes: writes.listed.clear(),
+    "by_name": lambda writes: writes.by_name.popitem(),
+    "table": lambda writes: writes.table.mul_(2),
+    "": lambda writes: (writes.listed[-1], len(writes.by_name), writes.table.sum()),  # caches, looked at
+}
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_the_dataset_writes_down_and_the_loop_takes_would_stay_in_workers(what: str) -> None:
+    writes = Writes()
+    loader = DataLoader(writes, batch_size=2)
+    with Harness() as harness:
+        batches, control = iter(loader), harness.control(loader)
+        for _ in range(5):
+            next(batches)
+            TAKEN[what](writes)
+        assert "_next_data" not in vars(batches)
+        if what:
+            with pytest.raises(Refused, match=r"the loop changes the dataset while it trains \(%s\)" % what):
+                control.plan({"num_workers": 2}, now=True)
+        else:
+            assert control.plan({"num_workers": 2}, now=True).num_workers == 2
+
+
+def test_a_plain_list_that_the_loop_empties_as_it_goes_is_looked_at_as_well() -> None:
+    rows = [[at] for at in range(16)]
+    with Harness() as harness:
+        loader = DataLoader(rows, batch_size=2, collate_fn=lambda batch: rows[0].append(len(batch)))  # type: ignore[arg-type]
+        batches = iter(loader)
+        for _ in range(5):
+            next(batches)
+            rows[0].clear()
+        assert harness.control(loader).dataset.restless == "[0]"
+
+
+def test_what_a_dataset_raises_in_a_fetch_that_is_looked_at_shows_no_frame_of_ours() -> None:
+    class Rotten(Noisy):
+        def __getitem__(self, index: int) -> int:
+            raise LookupError("theirs")
+
+    with Harness():
+        batches = iter(DataLoader(Rotten()))
+        assert "_next_data" in vars(batches)
+        with pytest.raises(LookupError) as raised:
+            next(batches)
+    assert not [entry for entry in raised.traceback if "taken" in str(entry.path)] and "_next_data" not in vars(batches)
+
+
 # ---- streams ----
 
 

@@ -99,7 +99,8 @@ def test_a_sampler_of_the_scripts_own_may_look_at_the_training(how: dict[str, An
     with Harness() as harness:
         note = harness.control(DataLoader(Rows(), **how)).refusals()["num_workers"].note
     assert note == (
-        "workers ask Feedback some batches ahead: one that chooses by the losses so far would choose by older ones"
+        "workers ask Feedback some batches ahead: one that chooses by the losses so far would choose by older ones, "
+        "and a position that is saved in mid-epoch is ahead of what was trained on"
         if told
         else None
     )

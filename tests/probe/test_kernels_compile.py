@@ -16,6 +16,7 @@ from torch import nn
 
 from cockpit.probe.groups import Refused
 from cockpit.probe.kernels import compiling
+from cockpit.probe.kernels.late_hooks import LateHooks
 
 
 @pytest.fixture(autouse=True)
@@ -333,3 +334,63 @@ def test_torch_that_goes_on_in_eager_mode_without_a_word(quick, monkeypatch):
     assert kernels.compiled_nothing({"autocast": "bf16"}) is None
     model(batch())
     assert kernels.compiled_nothing(asked) is None
+
+
+def hook_on_a_part(model, seen):
+    return model.one.register_forward_hook(lambda *_: seen.append(1))
+
+
+def pre_hook_on_a_part(model, seen):
+    return model.two.register_forward_pre_hook(lambda *_: seen.append(1))
+
+
+def hook_on_the_root(model, seen):
+    return model.register_forward_hook(lambda *_: seen.append(1))
+
+
+def backward_hook_on_a_part(model, seen):
+    return model.one.register_full_backward_hook(lambda *_: seen.append(1))
+
+
+def hook_on_everything(model, seen):
+    return nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append(1) if m is model.one else None)
+
+
+HOOKED = (hook_on_a_part, pre_hook_on_a_part, hook_on_the_root, backward_hook_on_a_part, hook_on_everything)
+
+
+def test_hooks_run_that_came_after_it_was_compiled_and_those_that_were_compiled_in_stop(quick):
+    model = net()
+    early = model.two.register_forward_hook(lambda *_: None)
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    train(model, 2)
+    compiled, made = row(kernels, "compile").note, graphs()
+    for hooked in HOOKED:
+        seen: list[int] = []
+        late = hooked(model, seen)
+        train(model, 3)
+        assert len(seen) == 3, hooked.__name__
+        said = row(kernels, "compile")
+        assert said.in_force == "off" and "uncompiled while" in said.note and "test_kernels_compile.py:" in said.note
+        late.remove()
+        train(model, 2)
+        assert len(seen) == 3
+        assert row(kernels, "compile")[:3] == ("compile", "off", "default") and row(kernels, "compile").note == compiled
+    model.one.weight.register_hook(lambda grad: grad).remove()  # numbered as they are, and no hook of a module
+    train(model, 1)
+    assert row(kernels, "compile").in_force == "default"
+    assert graphs() == made, "what was compiled runs again"
+    early.remove()
+    train(model, 1)
+    assert "is gone" in row(kernels, "compile").note
+
+
+def test_no_model_lives_on_because_its_hooks_hold_it():
+    model = net()
+    model.one.register_forward_hook(lambda *_, holder=model: None)
+    hooks, alive = LateHooks(torch), weakref.ref(model)
+    assert not hooks.differ(model)
+    del model
+    gc.collect()
+    assert alive() is None

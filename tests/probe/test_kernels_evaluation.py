@@ -12,6 +12,7 @@ from torch.nn.utils import prune, spectral_norm
 from torch.utils.checkpoint import checkpoint
 
 from cockpit.probe.kernels import caught
+from cockpit.probe.kernels.tracing import is_traced, let_script
 
 
 @pytest.fixture(autouse=True)
@@ -198,3 +199,24 @@ def test_torchs_own_hooks_are_nobodys() -> None:
     prune.l1_unstructured(model.two, "weight", amount=0.5)
     assert caught.words_of(torch, model) is None
     assert "hook" not in (row(control(model), "autocast").note or "")
+
+
+def dtypes_in(traced: Any) -> set[str]:
+    return {word for word in ("Half", "BFloat16", "autocast", "prim::Constant[value=15]") if word in str(traced.graph)}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_what_is_traced_or_scripted_for_a_file_is_as_the_script_has_it(monkeypatch) -> None:
+    recursive = torch.jit._recursive
+    monkeypatch.setattr(recursive, "ignored_attributes", list(recursive.ignored_attributes))
+    model, bare, x = net().eval(), net().eval(), batch()
+    kernels = control(model)
+    kernels.land({"autocast": "bf16"})
+    assert not torch.equal(model(x), bare(x)), "it is in force where gradients are on"
+    traced = torch.jit.trace(model, x)  # compares with the model itself, and raises where that differs
+    assert torch.equal(traced(x), bare(x)) and dtypes_in(traced) == dtypes_in(torch.jit.trace(bare, x))
+    assert not is_traced(torch) and row(kernels, "autocast").in_force == "bf16"
+    with pytest.raises(AssertionError, match="Unsupported annotation"):
+        torch.jit.script(model)
+    let_script()
+    assert torch.equal(torch.jit.script(model)(x), bare(x))

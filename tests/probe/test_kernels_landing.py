@@ -88,6 +88,26 @@ def it():
     return Scene(net())
 
 
+def test_what_is_compiled_while_a_change_comes_is_not_told_before_it(monkeypatch):
+    """Dynamo's import and whatever else `compile` needs takes seconds: they are not the doing of the change before."""
+    scene = Scene(net())
+    scene.step()
+    heard = []
+    landing, land = scene.landing, scene.landing.kernels.land
+
+    def slow(knobs: dict[str, Any]) -> Any:
+        landing.kernels.watch.total_ns += 2_000_000_000
+        heard.append(landing.compiled().total_ns)
+        return land(knobs)
+
+    monkeypatch.setattr(landing.kernels, "land", slow)
+    scene.ask("c1", now=True, threads=torch.get_num_threads() + 1)
+    scene.step()
+    assert heard == [0] and ("c1", "applying") in scene.words()
+    assert landing.compiled().total_ns == 2_000_000_000, "after it was said to come, it is told"
+    landing.kernels.watch.total_ns = 0
+
+
 def test_at_the_boundary_and_settled_after_a_whole_step(it):
     it.ask("c1", autocast="bf16")
     it.step()

@@ -1,4 +1,6 @@
-"""Every model knob on and off ten times on every way of training in tests/trainers/ways.py, through the whole probe.
+"""Every model knob on and off on every way of training in tests/trainers/ways.py, through the whole probe.
+
+Ten times on each in the long lane; ten on the plain one and three on one of each other kind in the default lane.
 
 The schedule is the one that ``--at step:N`` makes. What is in force is taken from what the training's own forward
 noticed, step by step; files and copies made meanwhile are loaded by a plain process that has never heard of us.
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from kernels_shapes import CASES, STEPS, Case, PlainProcess, schedule_of, seen
+from kernels_shapes import CASES, ROUNDS, Case, PlainProcess, schedule_of, seen, steps_of
 from watched import Clock, watched
 
 from cockpit.probe import install as installing
@@ -36,19 +38,21 @@ class Run(NamedTuple):
     changes: dict[str, list[dict[str, Any]]] | None = None
 
 
-def trained(case: Case, folder: Path) -> Run:
+def trained(case: Case, folder: Path, rounds: int = ROUNDS) -> Run:
     folder.mkdir()
     torch._dynamo.reset()
     counters, compiled = torch._dynamo.utils.counters, []
     counters.clear()
     heard, told = torch._dynamo.callback.callback_handler, lambda told: compiled.append(str(told.compile_id))
     heard.register_start_callback(told)
-    facts, after = model_shapes.train(case.way, STEPS, folder)
+    facts, after = model_shapes.train(case.way, steps_of(rounds), folder)
     heard.remove_start_callback(told)
     return Run(facts, after, {"frames": dict(counters["frames"]), "stats": dict(counters["stats"])}, compiled)
 
 
-def trained_under(case: Case, folder: Path, monkeypatch: Any, schedule: list[tuple[int, dict[str, Any]]]) -> Run:
+def trained_under(
+    case: Case, folder: Path, monkeypatch: Any, schedule: list[tuple[int, dict[str, Any]]], rounds: int = ROUNDS
+) -> Run:
     """The same in a process that the probe is in."""
     with watched(folder.parent, monkeypatch) as it:
         installing._unseen_by_dynamo(torch, [Clock.__call__.__code__])  # a real clock has no frame
@@ -56,7 +60,7 @@ def trained_under(case: Case, folder: Path, monkeypatch: Any, schedule: list[tup
             {"id": f"at{n}", "when": "step", "n": step, "knobs": knobs} for n, (step, knobs) in enumerate(schedule)
         ]
         it.probe.asks.start({"at": entries})
-        run = trained(case, folder)
+        run = trained(case, folder, rounds)
         changes: dict[str, list[dict[str, Any]]] = {}
         for message in it.of("change"):
             changes.setdefault(message["id"], []).append(message)
@@ -104,13 +108,21 @@ def few(values: Any, chosen: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("case", few(CASES, lambda case, name: name in FEW))
-def test_on_and_off_ten_times(case: Case, tmp_path: Path, monkeypatch: Any, plain_process: PlainProcess) -> None:
+def rounds() -> Iterator[Any]:
+    for case in CASES:
+        often = case.name == "Plain-bf16"
+        yield pytest.param(case, ROUNDS, id=f"{case.name}-{ROUNDS}", marks=() if often else pytest.mark.long)
+        if case.name in FEW and not often:
+            yield pytest.param(case, 3, id=f"{case.name}-3")
+
+
+@pytest.mark.parametrize(("case", "rounds"), list(rounds()))
+def test_on_and_off(case: Case, rounds: int, tmp_path: Path, monkeypatch: Any, plain_process: PlainProcess) -> None:
     """In force when said, near the bare run meanwhile, the bare run to the bit after it, and clean files."""
     quick(monkeypatch, case.backend)
-    bare = trained(case, tmp_path / "bare")
-    schedule = schedule_of(case)
-    run = trained_under(case, tmp_path / "under", monkeypatch, schedule)
+    bare = trained(case, tmp_path / "bare", rounds)
+    schedule = schedule_of(case, rounds)
+    run = trained_under(case, tmp_path / "under", monkeypatch, schedule, rounds)
     changes = run.changes or {}
     asked = dict(schedule)
     for step, (ours, theirs) in enumerate(zip(run.facts, bare.facts, strict=True)):
@@ -128,7 +140,7 @@ def test_on_and_off_ten_times(case: Case, tmp_path: Path, monkeypatch: Any, plai
     for what in ("again", "weights", "keys", "generator"):
         assert run.after[what] == bare.after[what], what
     loaded = plain_process.load(tmp_path / "under")
-    assert len(loaded) == STEPS // model_shapes.SAVE_EVERY
+    assert len(loaded) == steps_of(rounds) // model_shapes.SAVE_EVERY
     for name, (saved, by_state) in loaded.items():
         assert saved == by_state == run.after["copies"][int(name.rpartition("-")[2])]
 

@@ -80,6 +80,9 @@ HARD_TO_FOOL = """
     print(torch.random.get_rng_state().sum().item(), mine.get_state().sum().item(), random.random())
     plain = torch.load(io.BytesIO(buffer.getvalue()), weights_only=False)
     print(plain._compiled_call_impl, plain(torch.ones(1, 4)).item())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        print(torch.jit.script(model)(torch.ones(1, 4)).item())
     print([type(m).__call__ is nn.Module.__call__ for m in (model, twin)], torch.is_grad_enabled())
     if "raise" in sys.argv:
         class Rotten(Rows):

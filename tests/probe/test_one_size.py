@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from watched import SlowSGD, loader_of
 
+from cockpit.probe.kernels import rings
 from cockpit.probe.kernels.made_for import STEPS, MadeFor
 
 SIZE, FEATURES = 6, 8
@@ -117,6 +118,66 @@ MADE_FOR_ONE = {
 def test_what_is_made_for_one_size_is_seen(step: Any) -> None:
     found = Loop().run(step)
     assert found is not None and found.startswith(f"the loop is made for batches of {SIZE}: ")
+
+
+# ---- rings that batches are written into ----
+
+RING = 4 * SIZE
+
+
+class Ring(nn.Module):
+    def __init__(self, write: Any) -> None:
+        super().__init__()
+        self.inner, self.write, self.at = nn.Linear(FEATURES, 5), write, 0
+        self.norm = nn.BatchNorm1d(RING)
+        self.register_buffer("queue", torch.zeros(5, RING))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.inner(x)
+        self.norm(out.detach().mean(1).repeat(3, RING // SIZE))  # changes as many numbers, all in each step
+        self.write(self, out.detach())
+        return out
+
+
+def in_slices(ring: Ring, keys: torch.Tensor) -> None:
+    ring.queue[:, ring.at : ring.at + len(keys)] = keys.t()
+    ring.at = (ring.at + len(keys)) % RING
+
+
+def by_shift(ring: Ring, keys: torch.Tensor) -> None:
+    """As many at the front, all others moved: takes any size."""
+    ring.queue.copy_(torch.cat([keys.t(), ring.queue[:, : -len(keys)]], 1))
+
+
+def by_sample(ring: Ring, keys: torch.Tensor) -> None:
+    ring.queue[:, torch.randperm(RING)[: len(keys)]] = keys.t()
+
+
+def by_average(ring: Ring, keys: torch.Tensor) -> None:
+    ring.queue.mul_(0.9).add_(keys.mean())
+
+
+def run_ring(write: Any) -> MadeFor:
+    torch.manual_seed(0)
+    model, looked = Ring(write), MadeFor(torch)
+    looked.begin(SIZE, 10)
+    for number in range(10, 10 + STEPS):
+        x = torch.randn(SIZE, FEATURES)
+        looked.called(model, (x,), {}, model(x))
+        looked.next_step(number + 1)
+    return looked
+
+
+def test_a_ring_that_is_written_by_batches_is_seen_and_what_else_changes_is_not() -> None:
+    looked = run_ring(in_slices)
+    assert looked.rings.found == {SIZE: (RING, "queue")} and not looked.rings._seen
+    assert not any(run_ring(write).rings.found for write in (by_shift, by_sample, by_average))
+
+
+def test_sizes_that_divide_a_ring_can_be_had_and_others_not() -> None:
+    found = (RING, "queue")
+    assert [size for size in (1, 4, 5, 8, 12, 16, 24, 48) if rings.unfit(found, size) is None] == [1, 4, 8, 12, 24]
+    assert "a ring of 24 (queue)" in str(rings.unfit(found, 5)) and rings.unfit(None, 5) is None
 
 
 def plain(loop, x, y):
@@ -284,3 +345,34 @@ def test_nothing_is_looked_at_while_nobody_asks(it: Any) -> None:
     it.ask("c1", num_workers=1)
     training.epoch()
     assert it.recorder.on_backward is None and not it.probe.one_size.found
+
+
+class Filling(nn.Module):
+    """Sixteen keys that batches of four are written into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.at = nn.Linear(2, 3), 0
+        self.register_buffer("queue", torch.zeros(3, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.inner(x).tanh()
+        self.queue[:, self.at : self.at + len(x)] = out.detach().t()
+        self.at = (self.at + len(x)) % 16
+        return out
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_a_size_that_does_not_divide_the_models_ring_is_refused_at_the_boundary(it: Any, size: int) -> None:
+    loader, model = loader_of(it, 24), Filling()
+    optimizer = SlowSGD(it, model.parameters(), lr=0.01)
+    for epoch in range(3):
+        for number, batch in enumerate(loader):
+            if (epoch, number) == (1, 1):
+                it.ask("c1", batch_size=size)
+            model(batch).square().mean().backward()
+            optimizer.step()
+            it.beat()
+    said = it.of("change", id="c1")[-1]
+    assert said["state"] == ("refused" if size == 6 else "settling")
+    assert size != 6 or "a ring of 16 (queue)" in said["reason"]

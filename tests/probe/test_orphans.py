@@ -9,14 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from probe import swap_scenes as scenes
 from probe.swap_harness import Harness
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
+from cockpit.model.names import ENV_WORKER
 from cockpit.probe import orphans
 
 NESTED = "import subprocess, sys, time; subprocess.Popen(['sleep', '300']); time.sleep(300)"
@@ -126,6 +128,89 @@ def test_those_of_the_scripts_own_workers_are_the_scripts(folder: Path) -> None:
         epochs(loader, 1)
     assert len(own) == 2 and len(begun(folder)) == 3
     assert living(folder, own) == own
+
+
+class Dying(WithHelpers):
+    """Once all workers have a helper, one of them dies in one way or another."""
+
+    def __init__(self, folder: Path, command: list[str], how: str, **more: Any) -> None:
+        super().__init__(folder, command, **more)
+        self.how = how
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = super().__getitem__(index)
+        if get_worker_info() is not None and index == 15:
+            os._exit(3) if self.how == "leaves" else os.kill(os.getpid(), signal.SIGKILL)
+        return row
+
+
+def bearing(harness: Harness) -> Any:
+    """What the probe does in a worker that has just been forked."""
+    making = harness.mechanism
+
+    def begun(_: int) -> None:
+        if making.making is not None:
+            orphans.bear(making.making.mark)
+
+    return begun
+
+
+@pytest.mark.parametrize("how", ["killed", "leaves"])
+@pytest.mark.parametrize("command", [SLEEP, [sys.executable, "-c", NESTED]], ids=["one", "nested"])
+def test_they_end_when_a_worker_was_killed_too(folder: Path, how: str, command: list[str]) -> None:
+    """It is dead before anybody could see what it had started: whose children they were is known by their mark."""
+    data = Dying(folder, command, how)
+    data.owner = os.getpid()
+    with Harness({}, {(0, 1): {"num_workers": 2}}) as harness:
+        loader = DataLoader(data, batch_size=scenes.BATCH, worker_init_fn=bearing(harness))
+        epochs(loader, 1)
+        assert harness.notices
+    for helper in begun(folder):
+        for below in orphans._children(helper):
+            (folder / str(below)).touch()
+    assert len(begun(folder)) >= 2 and not living(folder)
+
+
+def test_a_helper_with_a_session_of_its_own_outlives_a_killed_worker(folder: Path) -> None:
+    data = Dying(folder, SLEEP, "killed", start_new_session=True)
+    data.owner = os.getpid()
+    with Harness({}, {(0, 1): {"num_workers": 1}}) as harness:
+        epochs(DataLoader(data, batch_size=scenes.BATCH, worker_init_fn=bearing(harness)), 1)
+    assert living(folder, wait_s=0.3) == set(begun(folder)) and not orphans._told
+
+
+def test_what_a_killed_worker_of_the_scripts_own_has_started_is_the_scripts(folder: Path) -> None:
+    """Another source's mark, or none, is never meant, even beside one of ours that dies."""
+    other = subprocess.Popen(SLEEP, env={**os.environ, ENV_WORKER: orphans.new_mark()})
+    (folder / str(other.pid)).touch()
+    data = Dying(folder, SLEEP, "killed")
+    data.owner = os.getpid()
+    with Harness() as harness, pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
+        loader = DataLoader(data, batch_size=scenes.BATCH, num_workers=1, worker_init_fn=bearing(harness))
+        epochs(loader, 1)
+    del loader
+    assert living(folder, set(begun(folder)), wait_s=0.3) == set(begun(folder)) and len(begun(folder)) == 2
+    with Harness({}, {(0, 1): {"num_workers": 1}}) as harness:
+        epochs(DataLoader(data, batch_size=scenes.BATCH, worker_init_fn=bearing(harness)), 1)
+        assert harness.notices
+    assert len(begun(folder)) == 3 and len(living(folder, wait_s=0.5)) == 2
+    other.kill()
+    other.wait()
+
+
+def test_a_worker_bears_the_mark_of_its_source_from_its_fork_on(it: Any) -> None:
+    read, write = os.pipe()
+    it.probe.mechanism.making = SimpleNamespace(mark="this", _worker_result_queue=SimpleNamespace())
+    pid = os.fork()
+    if pid == 0:
+        it.probe.in_child()
+        os.write(write, os.environ.get(ENV_WORKER, "").encode())
+        os._exit(0)
+    it.probe.mechanism.making = None
+    os.waitpid(pid, 0)
+    assert os.read(read, 100) == b"this" and ENV_WORKER not in os.environ
+    for end in (read, write):
+        os.close(end)
 
 
 def test_what_has_let_go_of_its_worker_is_meant_to_stay(folder: Path) -> None:

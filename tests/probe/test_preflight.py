@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from cockpit.probe.anew import forks
 from cockpit.probe.asks import Ask, Asks
 from cockpit.probe.groups import Group
 from cockpit.probe.preflight import Machine, Preflight, Weight, larger_batches, look, warnings, weigh, words_of
-from cockpit.probe.refusals import cannot_be_pickled, forks
+from cockpit.probe.refusals import cannot_be_pickled
 
 NONE = Group(0, None, False, False, True)
 TWO = Group(2, 2, False, False, True)

@@ -514,3 +514,33 @@ def test_the_search_for_roots_gives_up_where_nothing_trains_and_comes_back_when_
     assert nn.Module.__call__ is it.probe.roots._original
     assert model.__dict__["_compiled_call_impl"] is not None
     assert [s["forward"] for s in it.steps()][1:] == [10.0] * 5
+
+
+def test_a_loop_without_any_backward_says_so_at_its_next_epoch_and_not_at_the_end(it):
+    model, loader = Slow(it), loader_of(it, 24)
+    optimizer = SlowSGD(it, model.parameters(), lr=0.1)
+
+    def loss(weights, batch):
+        return torch.func.functional_call(model, weights, (batch,)).mean()
+
+    for _ in range(5):  # 6 batches each
+        it.ask("early", num_workers=2)
+        for batch in loader:
+            weights = {name: each.detach() for name, each in model.named_parameters()}
+            grads = torch.func.grad(loss)(weights, batch)
+            for name, each in model.named_parameters():
+                each.grad = grads[name]
+            optimizer.step()
+    (told,) = [m for m in it.heard if m.get("state") == "refused"]
+    assert "no backward() is seen" in told["reason"]
+
+
+def test_an_optimizer_that_steps_before_all_else_refuses_nothing(it):
+    model, loader = Slow(it), loader_of(it, 24)
+    optimizer = SlowSGD(it, model.parameters(), lr=0.1)
+    optimizer.step()
+    it.ask("early", num_workers=0)
+    for _ in range(2):
+        for batch in loader:
+            train_step(model, optimizer, batch)
+    assert not [m for m in it.heard if m.get("state") == "refused"]

@@ -427,6 +427,42 @@ def test_what_a_signal_handler_of_the_script_raises_is_not_swallowed() -> None:
     del iterator
 
 
+class Handed:
+    """A batch that cannot be taken out of its message, as where no file is left to open."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __reduce__(self) -> Any:
+        return (out_of_files, ()) if get_worker_info() is not None else (Handed, (self.rows,))
+
+
+def out_of_files() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def in_a_row(rows: list[Any]) -> Any:
+    batch = torch.stack(rows)
+    return Handed(batch) if get_worker_info() is not None and int(batch[0][0]) >= 15 else batch
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_the_thread_that_pins_dies_quietly_and_all_it_had_is_fetched_again(
+    monkeypatch: pytest.MonkeyPatch, persistent: bool
+) -> None:
+    printed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", printed.append)
+    for name, value in (("is_available", True), ("current_device_index", 0), ("set_device_index", None)):
+        monkeypatch.setattr(torch.accelerator, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, device=None: self.clone())
+    loader = DataLoader(scenes.Squares(), batch_size=scenes.BATCH, pin_memory=True, collate_fn=in_a_row)
+    with Harness({}, {(0, 1): {"num_workers": 2, "persistent_workers": persistent}}) as harness:
+        assert serve(loader) == IN_ORDER
+    (notice,) = harness.notices
+    assert "the thread that pins memory has died: OSError" in notice.reason and "ulimit -n" in notice.reason
+    assert not printed
+
+
 # ---- the volume ------------------------------------------------------------------------------------------------
 
 CHANGES = st.dictionaries(

@@ -74,6 +74,7 @@ ROWS = (
         faults=("deaf-end",),
         tests=(
             "tests/probe/test_orphans.py::test_they_end_with_the_workers",
+            "tests/probe/test_orphans.py::test_they_end_when_a_worker_was_killed_too",
             "tests/probe/test_orphans.py::test_those_of_the_scripts_own_workers_are_the_scripts",
             "tests/probe/test_orphans.py::test_what_has_let_go_of_its_worker_is_meant_to_stay",
         ),
@@ -104,11 +105,17 @@ ROWS = (
     ),
     Row(
         WORKERS,
-        "`/dev/shm`, open files or memory run out",
+        "`/dev/shm`, open files or memory run out; or batches of another size cannot be loaded, with the script's own "
+        "workers or with none",
         f"said before, where it can be foreseen; else {BACK}",
         AS_BARE,
         faults=("descriptors", "descriptors-late", "shm", "memory"),
-        tests=("tests/probe/test_preflight.py::test_a_change_that_lands_at_once_is_told_of_first",),
+        tests=(
+            "tests/probe/test_preflight.py::test_a_change_that_lands_at_once_is_told_of_first",
+            "tests/probe/test_swap_faults.py::test_the_thread_that_pins_dies_quietly_and_all_it_had_is_fetched_again",
+            "tests/probe/test_batch_faults.py::test_it_goes_back_and_nothing_is_lost",
+            "tests/probe/test_batch_faults.py::test_at_the_scripts_size_again_a_worker_that_dies_is_torchs_to_tell_of",
+        ),
     ),
     Row(
         WORKERS,

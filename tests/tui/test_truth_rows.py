@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.events import Story, beginning
 from tui import scenes
 
 from cockpit.history.fold import fold, fold_all
@@ -178,7 +179,14 @@ def test_nothing_moves_when_the_kernels_knobs_are_told() -> None:
         assert places[0] == places[1]
 
 
-# ---- compiling, ranks, no probe ----
+# ---- a loader that feeds nothing, compiling, ranks, no probe ----
+def test_a_loader_that_the_training_asks_no_more_says_so() -> None:
+    state, now_s = scenes.steady()
+    left = replace(state, loaders=(replace(state.loaders[0], unfed=True),))
+    assert "nothing is fetched any more" in text_of([loader_row(View(left, now_s), 120, 11)])
+    assert "fetched any more" not in text_of([loader_row(View(state, now_s), 120, 11)])
+
+
 def test_compiling_is_told_apart_from_every_step() -> None:
     state, now_s = scenes.steady()
     for found, words in (
@@ -250,3 +258,16 @@ def test_the_noise_never_runs_into_the_next_heading() -> None:
     heads = [text_of(trials_rows(view, width, 1)) for width in range(20, 120)]
     assert noise in heads[-1] and noise not in heads[0]
     assert all(f"{noise} " in head for head in heads if noise in head)
+
+
+def test_nothing_changed_yet_is_said_only_where_nothing_has() -> None:
+    """A change that came before ten steps were measured has no before: that is not the same as no change."""
+    story = Story()
+    untouched = fold_all(beginning())
+    changed = fold_all(
+        [story.asked("c1", {"num_workers": 2}), story.moved("c1", "settling", in_force={"num_workers": 2})], untouched
+    )
+    plan = plan_for(120, 40, 10)
+    assert plan is not None
+    for state, told in ((untouched, "nothing changed yet"), (changed, "no step measured before it")):
+        assert told in text_of(step_rows(View(state, story.at_s), plan, 120))

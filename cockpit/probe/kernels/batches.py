@@ -18,6 +18,7 @@ from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..lengths import Asker, run_past
 from ..refusals import Refusal
+from .rings import unfit
 from .setters import COMPILED_ONCE_MORE
 
 NOT_YET = "waits until the loop has used up the loader for one whole epoch"
@@ -32,7 +33,9 @@ class Facts(NamedTuple):
     """What the loop has been seen to do. ``used_up``: whether its last epoch ended by exhausting the loader (None: no
     epoch yet); ``framework``: whose installed code iterates it; ``asked_length``: who asked ``len(loader)``, and
     ``kept_length``: those who did so once alone; ``ends_after``: a schedule that raises after its end, in words;
-    ``shared``: its batch sampler serves another loader; ``made_for``: what was seen to fit one size alone."""
+    ``shared``: its batch sampler serves another loader; ``made_for``: what was seen to fit one size alone;
+    ``ring``: how long a ring is that the model fills with batches, and its name;
+    ``unminded``: why what serves its batches cannot be ours, so that nobody could go back where one fails."""
 
     used_up: bool | None
     framework: str | None = None
@@ -46,6 +49,8 @@ class Facts(NamedTuple):
     ends_after: str | None = None
     made_for: str | None = None
     kept_length: tuple[Asker, ...] = ()
+    unminded: str | None = None
+    ring: tuple[int, str] | None = None
 
 
 class BatchSize:
@@ -58,7 +63,7 @@ class BatchSize:
         self._loader = weakref.ref(loader)
         self.whole = _whole_reason(torch, loader)
         self.script: int | None = loader.batch_size
-        self.in_force = self.largest = self.script
+        self.in_force = self.largest = self._held = self.script
         self._before = self.script
         self._watched = False
         self.uneven = False
@@ -98,6 +103,8 @@ class BatchSize:
             return "%s runs the loop: it has counted its steps already, and would miss samples" % facts.framework
         if self.whole is not None:
             return self.whole
+        if facts.unminded is not None:
+            return "%s: a size that fails could not be taken back" % facts.unminded
         if facts.shared:
             return SHARED
         return ZIPPED if facts.zipped else None
@@ -133,6 +140,8 @@ class BatchSize:
             return "%d samples in batches of %d leave one sample over, which batch norm refuses" % (rows, size)
         if facts.made_for is not None and not self.uneven:
             return facts.made_for
+        if not self.uneven and (ring := unfit(facts.ring, size)) is not None:
+            return ring
         if facts.ends_after is not None and size < (self.in_force or size):
             return "smaller batches make more steps, and %s" % facts.ends_after
         if size < (self.script or size):
@@ -183,13 +192,20 @@ class BatchSize:
         """The next ``iter(loader)`` serves batches of ``size``; ``watch``: the epoch that follows is on trial."""
         if size == self.in_force:
             return
-        self._before, self.in_force = self.in_force, size
+        self._before, self.in_force, self._held = self.in_force, size, self.largest
         self._watched = watch and size != self.script
         self.largest = max(size, self.largest or size)
         loader = self._loader()
         if loader is not None:
             loader.batch_sampler.batch_size = size
             loader.__dict__["batch_size"] = size  # what the script reads is what it gets
+
+    def give_way(self, size: int) -> None:
+        """Back to ``size``: what loads the batches could not make those in force. How much room those would have
+        needed in the model nobody has seen."""
+        held = self._held
+        self.open(size, watch=False)
+        self.largest = self._held = held
 
     def found(self) -> int | None:
         """What the loader's own batch sampler really has."""

@@ -19,7 +19,7 @@ def words_of(torch: Any, module: Any) -> str | None:
     hook = next(_hooks(torch, module), None)
     if hook is None:
         return None
-    return "a forward hook of the script (%s) gets tensors of lower precision in training" % _place(hook)
+    return "a forward hook of the script (%s) gets tensors of lower precision in training" % place_of(hook)
 
 
 def _hooks(torch: Any, module: Any) -> Iterator[Any]:
@@ -45,7 +45,7 @@ def _function(hook: Any) -> Any:
     return getattr(hook, "__func__", hook)
 
 
-def _place(hook: Any) -> str:
+def place_of(hook: Any) -> str:
     """``train.py:8``, or what it is called."""
     code = getattr(_function(hook), "__code__", None)
     if code is None:

@@ -249,6 +249,10 @@ class Kernels:
             often = "once" if again == 1 else "%d times" % again
             notes.append("recompiled %s (torch's limit is %d)" % (often, compiling.recompile_limit()))
         shown = script if asked == SCRIPT else asked if any(root.calls for root in roots) else None
+        late = next((root.late_hooks.words for root in roots if root.late_hooks.words), None)
+        if late is not None and asked not in (SCRIPT, compiling.OFF):
+            notes.insert(0, late)
+            shown = compiling.OFF
         return Row("compile", script, shown, reason is None, reason is None, reason, "; ".join(notes) or None)
 
 

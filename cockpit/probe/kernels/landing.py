@@ -49,6 +49,7 @@ class Landing:
         self.give_back: Callable[[Any, str], bool] = lambda ask, reason: False
         """Has the loaders give back their part of a change whose kernel part failed; whether any has it."""
         self.trials = Trials(recorder, kernels, self._gone_back)
+        self._coming: Any = None
         self._looked_ns = 0
 
     def restart(self) -> None:
@@ -58,6 +59,12 @@ class Landing:
         self._settling.clear()
         self._last.clear()
         self.kernels.watch.restart()
+
+    def compiled(self) -> Any:
+        """What torch has compiled so far, for a tick. What is compiled while a change comes into force is told after it
+        was said to come: it is that change's doing, not the one's before. Called in any thread."""
+        coming = self._coming
+        return self.kernels.watch.found() if coming is None else coming
 
     # ---- when ----
 
@@ -147,8 +154,12 @@ class Landing:
     def ride(self, ask: Any) -> None:
         """The kernel part of ``ask`` comes into force now; raises Refused, and then nothing has changed."""
         ask.former, ask.compiled = self._recorder.setting.change, self.kernels.watch.found()
-        before = self.kernels.land(ask.kernels)
-        self.trials.begin(ask)
+        self._coming = ask.compiled
+        try:
+            before = self.kernels.land(ask.kernels)
+            self.trials.begin(ask)
+        finally:
+            self._coming = None
         for name in ask.kernels:
             self._reasons.pop(name, None)
             ask.before.setdefault(name, before.get(name))

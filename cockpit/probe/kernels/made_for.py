@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .rings import Rings
+
 STEPS = 4
 """So many steps are looked at for one change: what is made for one size is there in every step."""
 NODES = 8
@@ -27,6 +29,7 @@ class MadeFor:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.found: dict[int, str] = {}
+        self.rings = Rings(torch)
         self.size: int | None = None
         self._step = self._first = 0
         self._handed: dict[int, tuple[int, Any]] = {}
@@ -36,6 +39,7 @@ class MadeFor:
         """Look for what is made for batches of ``size``, from ``step`` on."""
         self.size, self._step, self._first = size, step, step
         self._handed.clear()
+        self.rings.begin()
 
     def next_step(self, step: int) -> bool:
         """``step`` begins; whether there is still something to look for."""
@@ -48,12 +52,15 @@ class MadeFor:
         """Nothing is looked for any more."""
         self.size = None
         self._handed.clear()
+        self.rings.begin()
 
     # ---- told of ----
 
     def called(self, module: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """A root was called in the training."""
         tensors = list(self._tensors((args, kwargs)))
+        if self.size is not None:
+            self.rings.called(module, self.size)
         if self.size is None or self._is_common(tensors):
             return
         known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}

@@ -20,6 +20,8 @@ from . import autocast as casts
 from . import caught, compiling
 from .casting import Outputs
 from .keep import Kept
+from .late_hooks import LateHooks
+from .tracing import is_traced
 from .twice import Twice
 
 RANDOM = "not numerically neutral: compiled dropout draws from another stream"
@@ -79,6 +81,7 @@ class RootKernels:
         """Called before each forward, while a change is on trial."""
         self.on_result: Callable[[Any, Any, Any, Any], None] | None = None
         """Told of each forward of the training, while another batch size is asked for."""
+        self.late_hooks = LateHooks(torch)
         self.compiles = False
         """Whether torch has ever made a graph of it for us."""
 
@@ -166,6 +169,8 @@ class RootKernels:
 
     def call(self, module: Any, args: Any, kwargs: Any) -> Any:
         """The root's forward under the setting."""
+        if is_traced(self._torch):  # as in evaluations, whatever the gradients
+            return self._run(self.setting._replace(compile=SCRIPT), True, module, args, kwargs)
         if self.on_call is not None:
             self.on_call()
         evaluates = self._places.called()
@@ -194,7 +199,8 @@ class RootKernels:
             inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
             reason = why(inner if isinstance(inner, Exception) else error)
         else:
-            self._tried.add(kind)
+            if self.late_hooks.words is None or self.setting.compile in (SCRIPT, compiling.OFF):
+                self._tried.add(kind)
             return result
         # outside of the handler: what is raised now is the script's own, and the only one that its user should see
         return self._again(reason, kept, evaluates, module, args, kwargs)
@@ -257,7 +263,7 @@ class RootKernels:
             previous = self.previous
             return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
         wrapped = compiling.wrapped_by_compile(module)
-        if setting.compile == compiling.OFF:
+        if setting.compile == compiling.OFF or self.late_hooks.differ(module):
             return module._call_impl(*args, **kwargs) if wrapped is None else wrapped(*args, **kwargs)
         call = self._compiled.get(setting)
         if call is None:

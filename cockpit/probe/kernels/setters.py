@@ -16,6 +16,7 @@ from ..refusals import Refusal
 
 MATMUL_CHOICES = ("highest", "high", "medium")
 COMPILED_ONCE_MORE = "code that is compiled compiles once more after it"
+OTHER_SUMS = "not numerically neutral: sums come in another order"
 
 
 class Setter:
@@ -91,12 +92,12 @@ def threads(torch: Any) -> Setter:
     def limit() -> Refusal:
         if not openmp:
             return Refusal(can=False, can_now=False, reason="this torch was built without OpenMP")
-        notes = []
+        notes = [OTHER_SUMS]
         if torch.get_num_threads() > usable:
             notes.append("more than the %d CPUs this process may use" % usable)
         if compiles():
             notes.append(COMPILED_ONCE_MORE)
-        return Refusal(note="; ".join(notes) or None)
+        return Refusal(note="; ".join(notes))
 
     return Setter("threads", torch.get_num_threads, torch.set_num_threads, limit)
 
