@@ -226,14 +226,15 @@ class Restarts:
         os.rename(prepared, folder)  # whoever finds the folder finds it whole
         base = {"argv": facts["argv"], "cwd": facts["cwd"]}
         was = {name: value for name, value in (environ_of(self._run, pids) or {}).items() if name != ENV_WARM}
+        named = self._record.state.identity or {}  # who reports to a tracker goes on under its name
         plan = {
             **base,
-            "env": {**environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
+            "env": {**named, **environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
             "old": old,
             "output": output,
             "log": str(folder / LOG),
             "like": likeness_of(pids.keeper),
-            "back": {**base, "env": {**was, ENV_LIFE: str(folder / BACK)}},
+            "back": {**base, "env": {**named, **was, ENV_LIFE: str(folder / BACK)}},
         }
         self._keepers.append(start_keeper(self._run, folder, json.dumps(plan).encode(), was))
 
