@@ -97,7 +97,8 @@ class Crashes:
         self._oom.look()
         if pids is None or pids.training == self._known:
             return
-        found = environ_of(self._run, pids) if processes.is_alive(pids.training, pids.training_started) else None
+        alive = processes.is_alive(pids.training, pids.training_started)
+        found = environ_of(self._run, pids, self._record.state.environment or {}) if alive else None
         if found is not None:
             self._environ, self._like, self._known = found, likeness_of(pids.keeper), pids.training
             self._oom.follow(pids.training)

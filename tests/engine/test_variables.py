@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from engine_runs import REPO, Started, python
 from test_restarts import begun, landed, line, restart, training
 
+from cockpit.engine import next_life, processes
+from cockpit.engine.launch import INJECT
+from cockpit.engine.next_environ import theirs
 from cockpit.model.environment import AS_BEGAN
+from cockpit.model.names import ENV_WAS
 
 
 def environ(pid: int) -> dict[str, str]:
@@ -51,6 +56,23 @@ def test_a_secret_of_the_shell_stands_in_no_file_and_comes_back_all_the_same(she
     run.ended()
     files = [path for path in run.run.data.rglob("*") if path.is_file()]
     assert len(files) > 5 and not [path for path in files if b"s3cret" in path.read_bytes()]
+
+
+def test_where_a_title_stands_over_the_environment_the_keepers_and_what_was_asked_for_are_it(shell, start) -> None:
+    """As ``setproctitle`` writes it: a second restart must not lose the first, nor an undo what the run began with."""
+    run = begun(start, epochs=12, hold=1)
+    more = f"{REPO}:/more"
+    landed(run, restart(run, TOKEN="mine", PYTHONPATH=more))
+    pids, known = processes.read_pids(run.run), {"TOKEN": (AS_BEGAN, "mine"), "PYTHONPATH": (str(REPO), more)}
+    assert pids is not None
+    whole = next_life.environ_of(run.run, pids, known)
+    titled = next_life.environ_of(run.run, replace(pids, training=os.getpid()), known)  # one that bears no mark of it
+    assert whole is not None and titled is not None and titled["GONE"] == "1"
+    for found in (whole, titled):
+        assert found["TOKEN"] == "mine" and found[ENV_WAS + "TOKEN"] == "s3cret"
+    assert theirs("PYTHONPATH", titled["PYTHONPATH"], str(INJECT)) == more
+    run.ask("stop")
+    run.ended()
 
 
 def crashed(start) -> Started:
