@@ -43,6 +43,8 @@ class Bases:
         if self.resumes_itself:
             return self.checkpoint(state, quiet)
         session = state.session
+        if session is None and not state.step:
+            return None, f"{state.script} ended before its first step: nothing is there to go on from, start it again"
         if session is None or not session.names:
             return None, cost(state)
         if session.every and (state.epoch or 0) < session.every:

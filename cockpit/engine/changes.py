@@ -15,7 +15,16 @@ from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart, words_of
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
-from cockpit.model.knobs import BATCH_KNOBS, BY_NAME, LOADER_KNOBS, SCRIPT, Value, check_value, show_value
+from cockpit.model.knobs import (
+    BATCH_KNOBS,
+    BY_NAME,
+    LOADER_KNOBS,
+    RESTART,
+    SCRIPT,
+    Value,
+    check_value,
+    show_value,
+)
 
 from .told import Message, ask_message, drop_message
 
@@ -144,11 +153,14 @@ def redo(state: State, at_s: float, change: str) -> Decision:
 
 
 def stacks(state: State) -> tuple[list[Entry], list[Entry]]:
-    """(changes in force, changes undone), newest last, as an editor would count them."""
+    """(changes in force, changes undone), newest last, as an editor would count them.
+
+    A mere restart, as after a crash, has changed nothing, and does not stand before what had.
+    """
     done: list[Entry] = []
     undone: list[Entry] = []
     for entry in state.ledger:
-        if entry.state not in ("settling", "kept", "reverted"):
+        if entry.state not in ("settling", "kept", "reverted") or set(entry.asked) == {RESTART}:
             continue
         if entry.origin == "undo":
             if done:

@@ -43,7 +43,7 @@ from .crash_plan import (
 from .hear import Ears
 from .launch import INJECT, environment
 from .likeness import likeness_of
-from .next_environ import next_of
+from .next_environ import Known, next_of
 from .next_life import Beginning, begin_next, environ_of
 from .record import Record
 from .rundir import RunDir
@@ -97,7 +97,8 @@ class Crashes:
         self._oom.look()
         if pids is None or pids.training == self._known:
             return
-        found = environ_of(self._run, pids) if processes.is_alive(pids.training, pids.training_started) else None
+        alive = processes.is_alive(pids.training, pids.training_started)
+        found = environ_of(self._run, pids, self._record.state.environment or {}) if alive else None
         if found is not None:
             self._environ, self._like, self._known = found, likeness_of(pids.keeper), pids.training
             self._oom.follow(pids.training)
@@ -208,14 +209,16 @@ class Crashes:
         wish = self.wish(env, self._shells(given, state) if given is not None and not ours else None)
         cause = state.crash.cause if state.crash is not None else ""
         crash = self._crash(state, state.exit_status, cause, base, None)
-        then = good_settings(state, [entry for entry in state.ledger if entry.state == ENDED])
+        since_s = state.crash.at_s if state.crash is not None else state.ended_s or 0.0
+        ended = [entry for entry in state.ledger if entry.state == ENDED and entry.state_s >= since_s]
+        then = good_settings(state, ended)
         note = told.goes_on_words(crash) + ("" if ours else "; in the environment of the shell that asked")
         self._forget(state.crash, "somebody asked for it at once")
-        self._record.happen(Resumed(self._clock(), change, by_person=True))
+        self._record.happen(Resumed(self._clock(), change, by_person=True, env=then.env))
         self._carried.add(change)
         self._record.happen(ChangeAsked(self._clock(), change, wish.asked))
         self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
-        self._start(change, base, then, self._clock(), wish)
+        self._start(change, base, then, self._clock(), state.environment or {}, wish)
         return {"id": change, "note": note, "begun": True}
 
     def _goes_on_from(self) -> Base:
@@ -267,20 +270,23 @@ class Crashes:
 
     def follow(self, change: str, base: Base, settings: Settings, wish: Wish | None = None) -> None:
         """A process takes the place of one that was stopped for it, or has crashed."""
-        self._record.happen(Resumed(self._clock(), change))
+        known = self._record.state.environment or {}
+        self._record.happen(Resumed(self._clock(), change, env=settings.env))
         try:
             ended_s = self._run.exit_status.stat().st_mtime
         except OSError:
             ended_s = self._clock()
-        self._start(change, base, settings, ended_s, wish)
+        self._start(change, base, settings, ended_s, known, wish)
 
-    def _start(self, change: str, base: Base, settings: Settings, since_s: float, wish: Wish | None = None) -> None:
+    def _start(
+        self, change: str, base: Base, settings: Settings, since_s: float, known: Known, wish: Wish | None = None
+    ) -> None:
         """Without a ``wish`` in the environment of the last one, save what is taken back. ``since_s``: from when on it
-        is waited for."""
+        is waited for. ``known``: what was asked for of the environment of the last one."""
         state = self._record.state
         wish = wish or Wish({RESTART: ANEW}, {RESTART: None}, self._environ or {}, self._environ or {})
-        environ = self._as_meant(state, settings, wish.environ, wish.asked)
-        back = None if RESTART in wish.asked else self._as_meant(state, settings, wish.was, {})
+        environ = self._as_meant(known, settings, wish.environ, wish.asked)
+        back = None if RESTART in wish.asked else self._as_meant(known, settings, wish.was, {})
         self._next, self._known, self.begun, self._given_up = None, None, True, False
         self._environ = environ
         self._carried.discard(change)
@@ -293,15 +299,14 @@ class Crashes:
             self._record.happen(TrainingEnded(self._clock(), StartError.code))
 
     def _as_meant(
-        self, state: State, settings: Settings, environ: Mapping[str, str], asked: Mapping[str, Value]
+        self, known: Known, settings: Settings, environ: Mapping[str, str], asked: Mapping[str, Value]
     ) -> dict[str, str]:
         """What changes that are taken back have put into it goes back, too; and who reports to a tracker goes on under
         its name, unless a person has chosen another."""
-        known = state.environment or {}
         gone = {name: known[name][0] for name in known if name not in settings.env and ENV + name not in asked}
         kept = {name: now for name, now in settings.env.items() if ENV + name not in asked}
         found = next_of(known, environ, {**gone, **kept}, str(INJECT)).environ
-        return {**(state.identity or {}), **found}
+        return {**(self._record.state.identity or {}), **found}
 
     def _waits_s(self) -> tuple[float, ...]:
         told_s = self._facts.get("crash_waits_s")

@@ -117,5 +117,7 @@ class Following:
         """Whether another process follows the one that has ended."""
         if self._by_checkpoint.after_the_end():
             return True
+        # whoever is to be restarted once it has saved has ended by itself
+        self._by_checkpoint.call_off("the training ended before it had written another checkpoint")
         still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
         return self._crashes.after_the_end(status, pids.training if pids is not None else None, still)

@@ -34,7 +34,8 @@ def next_of(known: Known, environ: Mapping[str, str], env: Mapping[str, str | No
     for name, value in env.items():
         old = theirs(name, environ.get(name), inject)
         new = environ.get(ENV_WAS + name) if value == AS_BEGAN else value
-        if old == new or (value == AS_BEGAN and name not in known):
+        lost = value == AS_BEGAN and new is None and known.get(name, (AS_BEGAN, None))[0] == AS_BEGAN
+        if old == new or lost:  # where nobody knows any more what it was, it stays as it is
             continue
         asked[name] = AS_BEGAN if value == AS_BEGAN and new is not None else new
         before[name] = told(known, name, old)

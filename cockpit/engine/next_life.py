@@ -17,15 +17,17 @@ from typing import Any
 
 from cockpit.history.knobs import tuned_loaders, tuned_setup
 from cockpit.history.state import State
+from cockpit.model.environment import AS_BEGAN
 from cockpit.model.errors import StartError
 from cockpit.model.knobs import ENV
-from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_WARM, START_FILE
+from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_WARM, ENV_WAS, START_FILE
 from cockpit.probe import lives
 from cockpit.sensors.procfs import read_bytes
 
 from . import processes
 from .crash_plan import Base, Settings
-from .launch import bare_environment, environment
+from .launch import bare_environment, environment, with_variables
+from .next_environ import Known
 from .rundir import RunDir, read_json, write_json, write_whole
 
 BACK = "back"
@@ -47,15 +49,19 @@ def start_of(state: State, start: Mapping[str, Any], facts: Mapping[str, Any]) -
     }
 
 
-def environ_of(run: RunDir, pids: processes.Pids | None) -> dict[str, str] | None:
-    """What the present process was started with; where it wrote a title over that, what its keeper was."""
+def environ_of(run: RunDir, pids: processes.Pids | None, known: Known) -> dict[str, str] | None:
+    """What the present process was started with; where it wrote a title over that, what its keeper was, which has the
+    environment of before, and what was asked for since (``known``)."""
     if pids is None:
         return None
     own = _pairs(read_bytes(f"/proc/{pids.training}/environ"))
     if own is not None and ENV_RUN in own:
         return own
     keepers = _pairs(read_bytes(f"/proc/{pids.keeper}/environ"))
-    return environment(keepers, run.data, run.socket) if keepers is not None else None
+    if keepers is None:
+        return None
+    asked = {name: now for name, (_, now) in known.items() if now != AS_BEGAN}
+    return environment(with_variables(keepers, asked), run.data, run.socket)
 
 
 def _pairs(block: bytes | None) -> dict[str, str] | None:
@@ -128,6 +134,11 @@ def _be_here(run: RunDir, facts: Mapping[str, Any]) -> None:
         write_json(run.facts_file, {**facts, "boot": processes.boot_id(), "host": socket.gethostname()})
 
 
+def _is_ours(name: str) -> bool:
+    """But for what others were when the run began: whoever looks for that here may find it nowhere else."""
+    return name.startswith("COCKPIT_") and not name.startswith(ENV_WAS)
+
+
 def start_keeper(run: RunDir, folder: Path, plan: bytes, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with open(run.engine_log, "ab") as log:
         keeper = subprocess.Popen(
@@ -136,7 +147,7 @@ def start_keeper(run: RunDir, folder: Path, plan: bytes, environ: Mapping[str, s
             stdout=subprocess.DEVNULL,
             stderr=log,
             cwd="/",
-            env={name: value for name, value in bare_environment(environ).items() if not name.startswith("COCKPIT_")},
+            env={name: value for name, value in bare_environment(environ).items() if not _is_ours(name)},
             start_new_session=True,
         )
     assert keeper.stdin is not None

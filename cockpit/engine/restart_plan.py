@@ -69,8 +69,11 @@ def wanted(state: State, standing: Standing, env: Mapping[str, str | None], inje
     return Wanted(asked, {ENV + name: value for name, value in found.before.items()}, found.environ)
 
 
+LOST = "as it began, or nobody knows any more what it was then"
+
+
 def _already(value: str | None) -> str:
-    return "not set" if value is None else "as it began" if value == AS_BEGAN else f"{value} already"
+    return "not set" if value is None else LOST if value == AS_BEGAN else f"{value} already"
 
 
 def _check_can(state: State, standing: Standing) -> None:

@@ -19,7 +19,7 @@ from cockpit.history.state import Entry
 from cockpit.history.trials import is_restart
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
-from cockpit.model.names import ENV_LIFE, ENV_WARM, START_FILE
+from cockpit.model.names import ENV_LIFE, ENV_WARM, ENV_WAS, START_FILE
 from cockpit.probe import lives
 from cockpit.probe.lives import LOG
 
@@ -198,7 +198,7 @@ class Restarts:
             started=pids.training if pids else None,
             program=processes.name_of(pids.training) if pids else "",
             set_early=self._set_early(),
-            environ=environ_of(self._run, pids),
+            environ=environ_of(self._run, pids, self._record.state.environment or {}),
         )
 
     def _set_early(self) -> tuple[str, ...]:
@@ -225,17 +225,20 @@ class Restarts:
         self._write_start(str(prepared), change)
         os.rename(prepared, folder)  # whoever finds the folder finds it whole
         base = {"argv": facts["argv"], "cwd": facts["cwd"]}
-        was = {name: value for name, value in (environ_of(self._run, pids) or {}).items() if name != ENV_WARM}
+        known = self._record.state.environment or {}
+        was = {name: value for name, value in (environ_of(self._run, pids, known) or {}).items() if name != ENV_WARM}
+        began = {name: value for name, value in environ.items() if name.startswith(ENV_WAS)}
+        named = self._record.state.identity or {}  # who reports to a tracker goes on under its name
         plan = {
             **base,
-            "env": {**environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
+            "env": {**named, **environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
             "old": old,
             "output": output,
             "log": str(folder / LOG),
             "like": likeness_of(pids.keeper),
-            "back": {**base, "env": {**was, ENV_LIFE: str(folder / BACK)}},
+            "back": {**base, "env": {**named, **was, ENV_LIFE: str(folder / BACK)}},
         }
-        self._keepers.append(start_keeper(self._run, folder, json.dumps(plan).encode(), was))
+        self._keepers.append(start_keeper(self._run, folder, json.dumps(plan).encode(), {**was, **began}))
 
     def _write_start(self, folder: str, change: str) -> None:
         """What the new process begins with: the settings in force now, renewed as they change until it takes over."""

@@ -88,8 +88,6 @@ class Verbs:
             return None
         changes.check_free(self._record.state)
         values = {name[len(ENV) :]: pair[side] for name, pair in (found[-1].change or {}).items() if name != RESTART}
-        if not values:
-            raise CockpitError("a restart that changed nothing cannot be taken back")
         env = {name: None if value in (None, UNSET) else str(value) for name, value in values.items()}
         return {**self._following.ask(env, {}, origin), "of": found[-1].id, "what": words_of(found[-1])}
 

@@ -12,12 +12,13 @@ from typing import Any
 from cockpit.model.crash import Crashed, HandoffSeen, IdentitySeen, Resumed, SessionSeen
 from cockpit.model.events import Sampled
 
-from . import ends, gpu, pause, ranks
+from . import ends, environment, gpu, pause, ranks
 from .spans import duration
 from .state import Entry, State
 from .trials import entry_of, is_restart, with_entry, words_of
 
 CRASHES_LONGEST = 10
+TOO_LATE = "the training crashed before it could hand over"
 KILLED = "killed"
 TAKEN_BACK = "taken back for the next process"
 
@@ -64,6 +65,9 @@ def crashed(state: State, event: Crashed) -> State:
     state = replace(state, crash=event, crashes=tuple(known))
     if event.next_s is None:
         return state  # its end is told next, and closes all
+    for waited in state.ledger:
+        if is_restart(waited) and waited.state == "queued":
+            state = with_entry(state, replace(waited, state="refused", state_s=event.at_s, reason=TOO_LATE))
     blamed = ends.close_begun(replace(state, exit_status=event.exit_status), event.at_s)
     for change in event.back:
         entry = entry_of(blamed, change)
@@ -87,6 +91,7 @@ def resumed(state: State, event: Resumed) -> State:
         survivors=(),
         crash=None,
         crashes=() if event.by_person else state.crashes,
+        environment=environment.left(state, event.env) if event.env is not None else state.environment,
     )
 
 

@@ -45,6 +45,12 @@ def _moved(state: State, entry: Entry, side: int) -> State:
     return replace(state, environment=known) if known != (state.environment or {}) else state
 
 
+def left(state: State, env: Mapping[str, str | None]) -> Variables:
+    """Where a process begins anew: the same as before, or as it was before a change that is taken back."""
+    known = state.environment or {}
+    return {name: (known[name][0], now) for name, now in env.items() if name in known and known[name][0] != now}
+
+
 def _plain(value: Value | None) -> Value | None:
     return None if value == UNSET else value
 

@@ -73,8 +73,10 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Resumed:
-    """After an end or a crash another process begins. ``by_person``: somebody asked for it, so tries count anew."""
+    """After an end or a crash another process begins. ``by_person``: somebody asked for it, so tries count anew.
+    ``env``: what of the environment that was asked for is left once changes are taken back; None: all of it."""
 
     at_s: float
     change: str
     by_person: bool = False
+    env: Mapping[str, str | None] | None = None

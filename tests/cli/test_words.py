@@ -14,6 +14,7 @@ from cockpit.cli import attach
 from cockpit.cli.help import front, page
 from cockpit.cli.launch_words import OPTIONS, moment, plan_of, schedule
 from cockpit.cli.main import main
+from cockpit.cli.run import _differences as differences_told
 from cockpit.cli.verbs import BY_NAME, VERBS, verb_named
 from cockpit.cli.words import Option, split
 from cockpit.config.assign import Wishes
@@ -184,3 +185,17 @@ def test_no_verb_brings_torch_or_textual_or_the_like_with_it(verb: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, timeout=60)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_variable_of_the_setup_that_the_shell_has_otherwise_is_told_by_its_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('schema = 1\n[environment]\nMINE = "7"\nSAME = "1"\nNEW = "2"\nGONE = false\n')
+    for name, value in {"MINE": "s3cret", "SAME": "1", "GONE": "x"}.items():
+        monkeypatch.setenv(name, value)
+    words = split(["--config", str(file), "train.py"], OPTIONS, script=True)
+    plan = plan_of(words, words.rest, command=False)
+    assert plan.spec.variables == {"MINE": "7", "SAME": "1", "NEW": "2", "GONE": None}
+    notes = differences_told(plan)
+    assert "MINE, GONE: as the setup has it, not as this shell" in notes and "s3cret" not in str(notes)

@@ -43,7 +43,7 @@ def test_it_goes_on_to_the_bit(state_dir: Path, tmp_path: Path, how: str, cause:
     folder = tmp_path / "bare"
     folder.mkdir()
     assert done.status == 0 and done.report is not None
-    assert sorted(in_the_end(done.text)) == sorted(losses(run_bare(command_of(SCRIPT), folder, env).text))
+    assert sorted(in_the_end(done.text)) == sorted(losses(run_bare(command_of(SCRIPT), folder, env, WAIT_S).text))
     (entry,) = done.report["ledger"]
     assert entry["origin"] == "crash" and entry["note"].startswith(f"{cause}, at step 20"), entry
     more = " or a few more" if how == "kill" else ""
@@ -73,7 +73,7 @@ def test_offered_to_a_person_who_then_asks(state_dir: Path, tmp_path: Path) -> N
     text = (done.data_dir / "output.log").read_text()
     folder = tmp_path / "bare"
     folder.mkdir()
-    assert sorted(in_the_end(text)) == sorted(losses(run_bare(command_of(SCRIPT), folder, env).text))
+    assert sorted(in_the_end(text)) == sorted(losses(run_bare(command_of(SCRIPT), folder, env, WAIT_S).text))
     no = ask(state_dir, "restart", "it")
     assert no.returncode == 1 and "status 0" in no.stderr
 

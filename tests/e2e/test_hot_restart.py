@@ -3,74 +3,103 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.bare import command_of, run_bare
-from support.outcome import REPO, TRAINERS
-from support.under import ask, detached, status, wait_until
+from support.outcome import REPO, TRAINERS, Outcome
+from support.under import ask, detached, run_under, status, wait_until
 
 SCRIPT = TRAINERS / "restarted.py"
-PAUSE = {"PAUSE_S": "0.02", "EPOCHS": "24", "PYTHONPATH": str(REPO)}
+RELATIVE = [sys.executable, str(SCRIPT.relative_to(REPO)), "a", "--b"]
+PAUSE = {"PAUSE_S": "0.02", "EPOCHS": "36", "PYTHONPATH": str(REPO)}
 """The last: the script's own cockpit is this one, whatever is installed."""
 
 
 def begun(scratch: Path) -> None:
+    wait_until((scratch / "runs" / "it" / "pids.json").exists, "the start", 120, 0.05)
     wait_until(lambda: status(scratch)["step"], "steps", 120)
-
-
-def log(data: Path) -> str:
-    return (data / "output.log").read_text(errors="replace")
-
-
-def end(data: Path, timeout_s: float = 240) -> int:
-    """The exit status of the last process."""
-    from cockpit.engine.processes import read_exit
-    from cockpit.engine.rundir import rundir_at
-
-    found = wait_until(lambda: read_exit(rundir_at(data)), "the end", timeout_s)
-    return int(found[0])
 
 
 def losses(text: str) -> list[str]:
     return [line for line in text.splitlines() if " loss " in line or line.startswith("FINAL ")]
 
 
-def bare(tmp_path: Path, env: dict[str, str]) -> list[str]:
+def begins(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("BEGINS ")]
+
+
+def bare(tmp_path: Path, command: list[str], env: dict[str, str]) -> Outcome:
     folder = tmp_path / "bare"
     folder.mkdir()
-    return losses(run_bare(command_of(SCRIPT), folder, env).text)
+    return run_bare(command, folder, {**env, "PAUSE_S": "0"})
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path, workers: str) -> None:
-    env = {**PAUSE, "LIVES": "2", "WORKERS": workers}
-    with detached(command_of(SCRIPT), state_dir, env=env) as data:
+def restart(scratch: Path, *words: str) -> dict[str, Any]:
+    """One that is waited for: its line of the ledger, and the status that it ended with."""
+    waited = ask(scratch, "restart", "--wait", *words, timeout_s=280)
+    assert waited.stdout, waited.stderr
+    return {"status": waited.returncode, "talk": waited.stderr, **json.loads(waited.stdout)}
+
+
+def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path) -> None:
+    """A restart that fails, then one that does not, watched by one ``cockpit run`` that sees the training go on."""
+    env = {**PAUSE, "LIVES": "3", "WORKERS": "2", "STATUS": "3"}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_under, RELATIVE, state_dir, (), env, 600)
         begun(state_dir)
-        waited = ask(state_dir, "restart", "--wait", "--env", "MINE=7", timeout_s=280)
-        entry: dict[str, Any] = json.loads(waited.stdout)
-        assert end(data) == 0
-    assert entry["change"] == {"env MINE": [None, "7"]} and entry["reason"] is None, (entry, waited.stderr)
+        failed = restart(state_dir, "--env", "FAIL=1")
+        life = state_dir / "runs" / "it" / "life-2"
+        wait_until((life / "back" / "stepped").exists, "the environment of before trains again", 120, 0.05)
+        entry = restart(state_dir, "--env", "MINE=7")
+        ours = running.result()
+    assert (failed["outcome"], failed["status"]) == ("rolled_back", 1), failed
+    assert "status 9 before its first step" in failed["reason"]
+    assert entry["change"] == {"env MINE": [None, "7"]} and entry["reason"] is None, entry
     assert entry["at_step"] % 6 == 0 and entry["stall_ms"] > 0 and "torch is imported" in entry["note"]
-    assert (data / "life-2" / "stepped").exists() and "MB of its own" in entry["note"]
-    ours = losses(log(data))
-    assert ours == bare(tmp_path, env)
-    assert len(ours) == 24 * 6 + 1
+    assert "MB of its own" in entry["note"]
+    theirs = bare(tmp_path, RELATIVE, env)
+    assert losses(ours.text) == losses(theirs.text) and len(losses(ours.text)) == 36 * 6 + 1
+    assert begins(ours.text) == begins(theirs.text) * 4
+    assert ours.status == theirs.status == 3 and ours.report is not None
+    assert (ours.report["exit_status"], ours.report["step"]) == (3, 216) and ours.talk.count("ended") <= 1, ours.talk
 
 
-def test_an_environment_under_which_it_fails_gives_way_to_that_of_before(state_dir: Path, tmp_path: Path) -> None:
-    env = {**PAUSE, "LIVES": "2"}
-    with detached(command_of(SCRIPT), state_dir, env=env) as data:
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        pytest.param((), {"WORKERS": "0"}, id="alone"),
+        pytest.param(("num_workers=2", "--now"), {"WORKERS": "0"}, id="workers-now"),
+        pytest.param(("num_workers=1",), {"WORKERS": "0"}, id="workers-at-the-boundary"),
+        pytest.param(("num_workers=0", "--now"), {"WORKERS": "2"}, id="no-workers"),
+        pytest.param((), {"WORKERS": "2", "METHOD": "spawn", "EPOCHS": "5"}, id="spawned"),
+    ],
+)
+def test_whatever_is_in_force(state_dir: Path, tmp_path: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
+    """Restarted with what the script has, and with what was set before it; then taken back by another restart."""
+    env = {**PAUSE, "LIVES": "2", **env}
+    command = command_of(SCRIPT)
+    with detached(command, state_dir, env=env) as data:
         begun(state_dir)
-        waited = ask(state_dir, "restart", "--wait", "--env", "FAIL=1", timeout_s=280)
-        assert waited.returncode == 1
-        entry = json.loads(waited.stdout)
-        assert end(data) == 0
-    assert entry["outcome"] == "rolled_back" and "status 9 before its first step" in entry["reason"]
-    assert losses(log(data)) == bare(tmp_path, env)
+        if words:
+            assert ask(state_dir, "set", *words).returncode == 0
+        assert ask(state_dir, "restart", "--env", "MINE=7").returncode == 0
+        wait_until((data / "life-2" / "exit_status").exists, "the end", 280)
+        text = (data / "output.log").read_text()
+    assert (data / "life-2" / "exit_status").read_text().strip() == "0", text[-2000:]
+    theirs = bare(tmp_path, command, env)
+    assert losses(text) == losses(theirs.text)
+    assert begins(text) == begins(theirs.text) * 2
+    if words:
+        knob, value = words[0].split("=")
+        assert json.loads((data / "life-2" / "start.json").read_text())["set"] == {knob: int(value)}
 
 
+@pytest.mark.long
 def test_refused_where_it_would_begin_anew(state_dir: Path) -> None:
     with detached(command_of(TRAINERS / "forever.py"), state_dir, env={"PAUSE_S": "0.02", "EPOCHS": "10000"}):
         begun(state_dir)

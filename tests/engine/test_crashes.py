@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +164,7 @@ def test_a_person_restarts_what_has_ended(start) -> None:
     ensure_engine(run.run, to_show=True)
     again = run.ask("restart", env={}, environ=environ)
     assert not again["ok"] and "status 0" in again["error"]
+    ensure_engine(run.run, to_show=True)  # it stays no longer than somebody looks
     assert run.ask("restart", env={}, only_look=True)["result"]["reason"] == again["error"]
 
 
@@ -213,3 +217,58 @@ def test_what_could_not_work_is_refused_before_the_start(start) -> None:
         start(["sh", "-c", "true"], resume_with="--resume {checkpoint}")
     with pytest.raises(Exception, match=r"not \{ckpt\}"):
         start(python("pass"), resume_with="--resume {ckpt}")
+
+
+@pytest.mark.long
+def test_killed_while_a_process_waits_to_take_over(start) -> None:
+    run = start(training("--hold", 1, epochs=400), on_crash=True, crash_waits_s=SOON)
+    run.until("hand-offs", lambda status: status["handoff"])
+    change = run.ask("restart", env={"MINE": "7"})["result"]["id"]
+    wait_for((run.run.data / "life-2" / lives.PIDS).exists, "it is prepared")
+    waiting = lives.read(str(run.run.data / "life-2"), lives.PIDS)["training"]
+    first = run.training()
+    os.kill(first, signal.SIGKILL)
+    run.until("another", lambda told: told["state"] == "running" and told["pid"] not in (None, first, waiting))
+    assert run.run.life.name == "life-3"
+    (entry,) = [each for each in run.status()["ledger"] if each["id"] == change]
+    assert entry["outcome"] == "refused" and "crashed before it could hand over" in entry["reason"], entry
+    wait_for(lambda: not processes.is_alive(waiting, None), "nobody waits any more")
+    run.until("its probe", lambda told: told["probe"] == "connected")
+    again = run.ask("restart", env={"MINE": "8"})
+    assert again["ok"], again
+    assert run.ask("stop")["ok"]
+    run.ended()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_at_any_moment_it_makes_every_step_and_never_two_at_once(start, seed: int) -> None:
+    chance, epochs = random.Random(seed), 30
+    run = start(training("--print-every", 1, epochs=epochs), on_crash=True, crash_waits_s=SOON)
+    killed = 0
+    while look(run.run).state == "running" and killed < 3:
+        time.sleep(chance.uniform(0.0, 1.5))
+        pids = processes.read_pids(run.run)
+        if pids is not None and processes.is_alive(pids.training, pids.training_started):
+            os.kill(pids.training, signal.SIGKILL)
+            killed += 1
+    state = run.ended(300.0)
+    spans: list[list[int]] = []
+    for line in run.run.output.read_text().splitlines():
+        if line.startswith("begins at"):
+            spans.append([int(line.split()[5])])
+        elif " loss " in line:
+            spans[-1].append(int(line.split()[3]))
+    for span in spans:
+        assert span == list(range(span[0], span[0] + len(span))), "each process goes on from where it says, alone"
+    assert [span[0] % STEPS for span in spans] == [0] * len(spans)
+    if state.exit_status == 0:
+        assert spans[-1][-1] == STEPS * epochs and state.step == STEPS * epochs
+    else:
+        assert state.exit_status == 137 and state.crash is not None
+        early = "before its first step" in (state.crash.reason or "") and state.step is None
+        assert early or "given up" in (state.crash.reason or "")
+    for crash, (before, after) in zip(state.crashes, pairwise(spans), strict=False):
+        if crash.lost_steps is not None and crash.next_s is not None:
+            assert crash.lost_steps <= before[-1] - after[0] + 1, (crash, before[-1], after[0])

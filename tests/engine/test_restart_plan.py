@@ -61,6 +61,12 @@ def test_a_value_that_nobody_gave_is_told_to_nobody_and_comes_back_all_the_same(
     assert ruled.in_force == {"env TOKEN": AS_BEGAN}
 
 
+def test_what_nobody_knows_any_more_is_not_taken_away_for_it() -> None:
+    state = replace(STATE, environment={"TOKEN": (AS_BEGAN, "mine")})
+    with pytest.raises(CockpitError, match="nobody knows any more"):
+        wanted(state, replace(SECRET, environ={"TOKEN": "mine"}), {"TOKEN": AS_BEGAN}, "/ours")
+
+
 def test_what_was_not_set_comes_back_as_not_set() -> None:
     state = replace(STATE, environment={"NEW": (None, "1")})
     back = wanted(state, replace(STANDING, environ={"NEW": "1"}), {"NEW": None}, "/ours")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_runs import REPO, python
-from test_restarts import begun, landed, line, restart
+from engine_runs import REPO, Started, python
+from test_restarts import begun, landed, line, restart, training
 
+from cockpit.engine import next_life, processes
+from cockpit.engine.launch import INJECT
+from cockpit.engine.next_environ import theirs
 from cockpit.model.environment import AS_BEGAN
+from cockpit.model.names import ENV_WAS
 
 
 def environ(pid: int) -> dict[str, str]:
@@ -49,3 +56,59 @@ def test_a_secret_of_the_shell_stands_in_no_file_and_comes_back_all_the_same(she
     run.ended()
     files = [path for path in run.run.data.rglob("*") if path.is_file()]
     assert len(files) > 5 and not [path for path in files if b"s3cret" in path.read_bytes()]
+
+
+def test_where_a_title_stands_over_the_environment_the_keepers_and_what_was_asked_for_are_it(shell, start) -> None:
+    """As ``setproctitle`` writes it: a second restart must not lose the first, nor an undo what the run began with."""
+    run = begun(start, epochs=12, hold=1)
+    more = f"{REPO}:/more"
+    landed(run, restart(run, TOKEN="mine", PYTHONPATH=more))
+    pids, known = processes.read_pids(run.run), {"TOKEN": (AS_BEGAN, "mine"), "PYTHONPATH": (str(REPO), more)}
+    assert pids is not None
+    whole = next_life.environ_of(run.run, pids, known)
+    titled = next_life.environ_of(run.run, replace(pids, training=os.getpid()), known)  # one that bears no mark of it
+    assert whole is not None and titled is not None and titled["GONE"] == "1"
+    for found in (whole, titled):
+        assert found["TOKEN"] == "mine" and found[ENV_WAS + "TOKEN"] == "s3cret"
+    assert theirs("PYTHONPATH", titled["PYTHONPATH"], str(INJECT)) == more
+    run.ask("stop")
+    run.ended()
+
+
+def crashed(start) -> Started:
+    """Killed before TOKEN had settled, and tried again by itself."""
+    run = start(training("--load-ms", 100, "--hold", 1, epochs=40), on_crash=True, crash_waits_s=(0.05,))
+    run.until("steps are seen", lambda status: status["step"])
+    change = restart(run, TOKEN="mine")
+    landed(run, change)
+    assert run.status()["environment"] == {"TOKEN": "mine"}
+    killed = run.training()
+    os.kill(killed, signal.SIGKILL)
+    run.until("another goes on", lambda status: status["pid"] not in (None, killed) and status["state"] == "running")
+    run.until("it has made a step", lambda status: status["ledger"][-1]["state"] in ("settling", "kept"))
+    assert "taken back" in line(run, change)["reason"]
+    return run
+
+
+def test_a_change_that_a_crash_takes_back_is_no_longer_in_force(shell, start) -> None:
+    """The next process has what the run began with, and nothing else is said or saved."""
+    run = crashed(start)
+    assert environ(run.training())["TOKEN"] == "s3cret" and run.status()["environment"] == {}
+    run.ask("stop")
+    run.ended()
+
+
+@pytest.mark.long
+def test_what_was_kept_since_then_stays_whoever_has_it_begin_again(shell, start) -> None:
+    run = crashed(start)
+    again = restart(run, TOKEN="other")
+    landed(run, again)
+    run.until("it is judged", lambda status: line(run, again)["outcome"] == "kept", 60)
+    os.kill(run.training(), signal.SIGKILL)
+    run.until("given up", lambda status: status["state"] == "ended")
+    assert run.ask("restart", env={"MINE": "8"}, environ=dict(os.environ))["ok"]
+    run.until("it runs", lambda status: status["state"] == "running")
+    now = environ(run.training())
+    assert (now["MINE"], now["TOKEN"]) == ("8", "other")
+    run.ask("stop")
+    run.ended()

@@ -11,6 +11,7 @@ from support.events import NOISY, Story, beginning, sample
 from cockpit.cli.outcome import three_lines
 from cockpit.cli.progress import Progress
 from cockpit.cli.status import page
+from cockpit.engine.changes import stacks
 from cockpit.history import crash as told
 from cockpit.history.activity import activity_of
 from cockpit.history.fold import fold_all
@@ -60,6 +61,19 @@ def test_only_what_had_not_settled_is_blamed_and_the_rest_waits() -> None:
     assert (after.phase, after.exit_status, after.ranks, after.probe) == ("starting", None, (), "lost")
     assert all(not loader.workers for loader in after.loaders) and told.is_waiting(after)
     assert activity_of(after, after.at_s + 2.0).for_s == pytest.approx(2.0), "since the crash, not since the start"
+
+
+def test_a_restart_that_waited_for_it_is_over_and_undo_finds_what_was_before() -> None:
+    story, state = begun()
+    state = fold_all([story.asked("r", {"env A": "1"}), story.moved("r", "queued")], state)
+    after = fold_all([waits(state), story.asked("x", {"process": "started anew"}, origin="crash")], state)
+    waited = entry_of(after, "r")
+    assert waited is not None and (waited.state, waited.reason) == ("refused", told.TOO_LATE)
+    landed = {"before": {"process": None}, "in_force": {"process": "started anew"}, "drain": 20}
+    after = fold_all(
+        [Resumed(after.at_s, "x"), story.moved("x", "applying"), story.moved("x", "settling", **landed)], after
+    )
+    assert [entry.id for entry in stacks(after)[0]] == ["c1"], "a mere restart is nothing to take back"
 
 
 def test_without_another_try_the_end_closes_everything() -> None:

@@ -1,6 +1,8 @@
 """A training that opts in to hand-offs with three lines; flags choose what it trains with.
 
-    handed.py [--epochs N] [--mega N] [--pause S] FLAG…
+    handed.py [--epochs N] [--mega N] [--pause S] [--hold EPOCH:FILE]… FLAG…
+
+``--hold``: in the middle of that epoch it waits until the file is there.
 
 Flags: sgd (momentum, else Adam), lambda (LambdaLR, else StepLR), dropout, scaler, ema, own (a generator of its own),
 shared (made before the loop, loader made anew in each epoch), anew (both made anew in each epoch), workers, persistent,
@@ -9,6 +11,7 @@ used in every third epoch only). It prints each loss.
 """
 
 import argparse
+import os
 import random
 import time
 
@@ -24,9 +27,11 @@ words = argparse.ArgumentParser()
 words.add_argument("--epochs", type=int, default=4)
 words.add_argument("--mega", type=int, default=0)
 words.add_argument("--pause", type=float, default=0)
+words.add_argument("--hold", action="append", default=[])
 words.add_argument("flags", nargs="*")
 args = words.parse_args()
 flags = set(args.flags)
+held = dict(word.split(":", 1) for word in args.hold)
 
 
 class Eager(Sampler):
@@ -124,6 +129,8 @@ if __name__ == "__main__":
             print(f"epoch {epoch} step {step} loss {loss.item()!r}", flush=True)
             if args.pause:
                 time.sleep(args.pause)
+            while step == 1 and str(epoch) in held and not os.path.exists(held[str(epoch)]):
+                time.sleep(0.005)
         ballast.values += 1
         scheduler.step()
         if "validation" in flags:

@@ -15,7 +15,16 @@ from cockpit.history import restart
 from cockpit.history.fold import fold_all
 from cockpit.history.state import State
 from cockpit.model.crash import Crashed, SessionSeen
-from cockpit.model.events import ChangeAsked, ChangeMoved, Event, ProbeLost, ProcessStarted, TrainingEnded
+from cockpit.model.events import (
+    ChangeAsked,
+    ChangeMoved,
+    Event,
+    ProbeConnected,
+    ProbeLost,
+    ProcessStarted,
+    Sampled,
+    TrainingEnded,
+)
 from cockpit.model.knobs import UNSET
 from cockpit.tui.draft import Draft
 from cockpit.tui.frame import frame
@@ -269,3 +278,30 @@ def test_looking_only_changes_nothing() -> None:
             assert all(args.get("only_look") for _, args in seat.link.commands) and len(seat.app.screen_stack) == 1
 
     run(it)
+
+
+@pytest.mark.parametrize(("gap_s", "whole"), [(1.5, True), (8.0, False)])
+def test_the_chart_goes_on_over_both_processes_and_shows_a_long_gap_as_one_and_never_as_zero(
+    gap_s: float, whole: bool
+) -> None:
+    run = scenes.Script()
+    state = fold_all(run.events(60.0))
+    at_s = state.at_s
+    cpu = {"cpu_main": 0.1, "cpu_workers": 0.0, "cpu_others": 0.0}
+    quiet = [Sampled(at_s + 0.5 * half, 0.5, **cpu) for half in range(1, round(2 * gap_s))]
+    begun = [ChangeAsked(at_s, "r", {"env OMP_NUM_THREADS": "4"}), *moved(at_s, until="first step")]
+    state = fold_all([*begun, *quiet], state)
+    between = text_of(frame(View(state, state.at_s), 120, 40))
+    assert "SWITCHING" in between and "epoch 1 " in between, "what was measured stands there"
+    at_s += gap_s
+    change = moved(at_s, until="settling")[-1]
+    run.change = "r"
+    after = [event for half in range(60) for event in run.second(at_s + 0.5 * half)]
+    state = fold_all([ProbeConnected(at_s, 4712, "2.14.1", "3.11.9"), change, *after], state)
+    rows = text_of(frame(View(state, state.at_s), 120, 40)).split("\n")
+    (bottom,) = [row for row in rows if row.strip().startswith("0│")]
+    line = bottom.partition("│")[2].strip()
+    gaps = line.replace("┊", " ").count(" ")
+    assert (gaps == 0) is whole, bottom
+    assert all(char in "⢸⣿⡇ ┊" for char in line), "full from the ground on, or nothing"
+    assert "◆2→4" in "\n".join(rows)
