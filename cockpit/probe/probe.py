@@ -105,8 +105,8 @@ class Probe:
         self._backwards_seen = 0
         self._rows_ns = 0
 
-    def _control(self, loader: Any) -> LoaderControl:
-        return LoaderControl(self.mechanism, loader, self.hooks.look_now)
+    def _control(self, loader: Any, learnt: dict[str, Any]) -> LoaderControl:
+        return LoaderControl(self.mechanism, loader, self.hooks.look_now, learnt)
 
     def _new_link(self) -> Link:
         return Link(self._environ.get(ENV_SOCKET, ""), self.clock, self.greeting)

@@ -34,14 +34,14 @@ from typing import Any, Callable
 from ..model.knobs import SCRIPT, Value
 from .chain import Chain, _nothing
 from .cuts import Cuts
-from .dataset_watch import DatasetWatch
+from .dataset_watch import DatasetWatch, watch_of
 from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
 from .groups import Group, Path, Refused, couple, script_group
 from .kept import release, reusable
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import Refusal, depending, limits_of, with_held
+from .refusals import Limits, Refusal, depending, limits_of, with_held
 from .seeds import Seeds
 from .sharing import UNSEEN, Sharing, given_to_workers
 from .sources import Recipe, recipe_of
@@ -57,10 +57,16 @@ class LoaderControl:
     """Everything that is done to one DataLoader. Holds it weakly; used by the threads that iterate it.
 
     ``noticed`` is called when there is a notice to take. ``patience.saw`` hears how long batches have taken that
-    torch's own iterators gave.
+    torch's own iterators gave. ``learnt``: of the place where the loader was made; others made there had it before.
     """
 
-    def __init__(self, mechanism: Mechanism, loader: Any, noticed: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        loader: Any,
+        noticed: Callable[[], None] = _nothing,
+        learnt: dict[str, DatasetWatch] | None = None,
+    ) -> None:
         self._mechanism, self._noticed = mechanism, noticed
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
@@ -69,7 +75,11 @@ class LoaderControl:
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
-        self.dataset = DatasetWatch(mechanism.torch.nn.Module, mechanism.clock)
+        self.dataset = watch_of(
+            {} if learnt is None else learnt,
+            vars(loader).get("dataset"),
+            lambda: DatasetWatch(mechanism.torch.nn.Module, mechanism.clock),
+        )
         self._sharing = Sharing(mechanism.held, self.dataset)
         self._found = self._limits = limits_of(mechanism, loader, self.script, self.dataset)
         self._managed = False
@@ -83,17 +93,27 @@ class LoaderControl:
         base = base or self.in_force
         if self._starts_workers(asked, base, now):
             self._look_closely(now)
+        return self._planned(self._limits, asked, now, base)
+
+    def plan_again(self, asked: Mapping[str, Value], base: Group) -> Group:
+        """``plan`` of what has landed here before: where it has turned out since to do harm it gives way at ``open``,
+        with a notice."""
+        if self.dataset.restless is None and self.dataset.whole is None:
+            return self.plan(asked, base=base)
+        limits = limits_of(self._mechanism, self._loader(), self.script, self.dataset, before=True)
+        return self._planned(limits, asked, False, base)
+
+    def _planned(self, limits: Limits, asked: Mapping[str, Value], now: bool, base: Group) -> Group:
         for name, value in asked.items():
-            limit = self._limits.knobs[name]
+            limit = limits.knobs[name]
             own = getattr(self.script, name)
             if not limit.can and value not in (SCRIPT, own, getattr(base, name)):
                 raise Refused("%s: %s" % (name, limit.reason))
             if now and not limit.can_now:
                 raise Refused("%s: %s" % (name, limit.reason))
         group = couple(self.script, asked, base, self._remembered)
-        workers = self._limits.workers
-        if workers is not None and group.num_workers not in workers:
-            raise Refused("num_workers: %s" % self._limits.workers_reason)
+        if limits.workers is not None and group.num_workers not in limits.workers:
+            raise Refused("num_workers: %s" % limits.workers_reason)
         return group
 
     def refusals(self) -> dict[str, Refusal]:
@@ -121,7 +141,7 @@ class LoaderControl:
         release(loader, self._managed, self.script)
         iterator = original_iter(loader)
         self._note(loader, iterator)
-        self._path = Path(self.script)
+        self._path = self.dataset.path = Path(self.script)
         return iterator
 
     def opened_untouched(self, loader: Any, iterator: Any) -> None:
@@ -129,23 +149,25 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         self._note(loader, iterator)
-        self._path = Path(self.script)
+        self._path = self.dataset.path = Path(self.script)
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
         run = self._mechanism.run
-        run("dataset", self.dataset.look_at, loader.dataset, self._managed or self.in_force != self.script)
+        run("dataset", self.dataset.look_at, loader.dataset, self._managed or self._last != self.script)
         self._found = run("limits", limits_of, self._mechanism, loader, self.script, self.dataset) or self._found
         self._limits = self._found
         if self._found.whole is None:
-            held = run("held", self._sharing.glance, loader, self.script, self.in_force)
+            held = run("held", self._sharing.glance, loader, self.script, self._last)
             self._limits = with_held(self._found, held or UNSEEN)
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
 
-    def look_within(self, dataset: Any) -> None:
-        """At the end of an epoch, before the script changes anything for the next one."""
-        self._mechanism.run("dataset", self.dataset.look_within, dataset)
+    def look_within(self) -> None:
+        """At the end of an epoch, before the script changes anything for the next one; the loader may be gone."""
+        given = given_to_workers(self._loader(), self._front())
+        if given is not None:
+            self._mechanism.run("dataset", self.dataset.look_within, given.dataset)
 
     def _starts_workers(self, asked: Mapping[str, Value], base: Group, now: bool) -> bool:
         """Whether ``asked`` leads to workers; not while an earlier swap drains, when none will be started yet."""
@@ -158,7 +180,7 @@ class LoaderControl:
         """Workers may be started: what would they share with the training, and what would they miss?"""
         given = given_to_workers(self._loader(), self._front())
         if given is not None and self._found.whole is None:
-            held = self._mechanism.run("held", self._sharing.look, given, self.script, self.in_force, now)
+            held = self._mechanism.run("held", self._sharing.look, given, self.script, self._last, now)
             self._limits = with_held(self._found, held or UNSEEN)
 
     def _without_harm(self, group: Group) -> Group:
@@ -267,6 +289,11 @@ class LoaderControl:
         return self._path.now.alone
 
     @property
+    def _last(self) -> Group:
+        """That, or before this loader has served at all what its place had last."""
+        return (self.dataset.path or self._path).now.alone
+
+    @property
     def whole(self) -> str | None:
         """Why nothing at all can be changed here, or None."""
         return self._limits.whole
@@ -298,6 +325,7 @@ class LoaderControl:
 
     def _took(self, group: Group) -> None:
         self._path.step(group)
+        self.dataset.path = self._path
         if group.num_workers:
             self._remembered = group
 
