@@ -21,6 +21,8 @@ from .outcome import exit_status_of, last_output
 from .progress import Progress
 from .runs import Run
 
+TOLD_ALL_S = 0.3
+"""Who tells every process of a job is through with them by then, and the engine knows that it was told, too."""
 STOP_TRIES, STOP_PAUSE_S = 20, 0.5
 
 
@@ -82,7 +84,7 @@ def _listen(following: Following, leave: asyncio.Event) -> None:
         asked.append(loop.create_task(_ask(following, "stop")))
 
     def pass_on(name: str) -> None:
-        asked_on.add(loop.create_task(_ask(following, "signal", name=name)))
+        asked_on.add(loop.create_task(_pass_on(following, name)))
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, interrupted)
@@ -90,6 +92,11 @@ def _listen(following: Following, leave: asyncio.Event) -> None:
     # a scheduler tells the process that it started when the time is nearly over: it means the training
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         loop.add_signal_handler(number, pass_on, number.name)
+
+
+async def _pass_on(following: Following, name: str) -> None:
+    await asyncio.sleep(TOLD_ALL_S)
+    await _ask(following, "signal", name=name)
 
 
 async def _ask(following: Following, verb: str, **args: str) -> None:
