@@ -17,7 +17,8 @@ from .groups import Group
 from .held import HeldWatch
 from .patience import Patience
 from .reach import names_in
-from .sources import Gate, MultiSource, Recipe, SingleSource, Source
+from .recipes import Recipe
+from .sources import Gate, MultiSource, SingleSource, Source
 from .stuck import StuckWatch
 from .workers import ENDING_S, abandon
 

@@ -22,7 +22,7 @@ from .held import Held
 from .imported_anew import set_since_import
 from .mechanism import Mechanism
 from .reach import names_in
-from .sources import RECIPE_FIELDS
+from .recipes import RECIPE_FIELDS
 from .whose import is_scripts, module_of
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"

@@ -42,10 +42,10 @@ from .kept import release, reusable
 from .known import Known
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
+from .recipes import Recipe, recipe_of
 from .refusals import Limits, Refusal, depending
 from .seeds import Seeds
 from .sharing import given_to_workers
-from .sources import Recipe, recipe_of
 from .workers import UntouchedWorkers
 
 __all__ = [
