@@ -139,7 +139,7 @@ class DatasetWatch:
     def look_at_fetches(self, mechanism: Any, iterator: Any) -> None:
         """The first ones of an epoch, where there was time for a look at its start."""
         if self._here is not None and self.restless is None:
-            Fetches(mechanism.torch, iterator, mechanism.run, self._taken).put()
+            Fetches(mechanism, iterator, self._taken, self._spares.took).put()
 
     def _taken(self, path: str) -> None:
         self.restless = self.restless or path

@@ -69,6 +69,8 @@ class Mechanism:
         self.held = HeldWatch(torch, clock)
         self.run: Callable[..., Any] = _unguarded
         """``Guard.run``: what looks at things of the script's must not raise into it."""
+        self.fetches: Callable[[], int] = lambda: 0
+        """How many batches the script has got so far, of any loader."""
         self.making: Any = None
         """The source whose workers are being started just now, where the script has not asked for them."""
         self.off: str | None = None

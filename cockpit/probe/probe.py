@@ -65,6 +65,7 @@ class Probe:
         self.registry = Registry()
         self.mechanism = install_mechanism(torch)
         self.mechanism.run = self.guard.run
+        self.mechanism.fetches = lambda: self.recorder.fetches
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
