@@ -72,31 +72,24 @@ async def _watch(following: Following, progress: Progress, *, quiet: bool) -> St
 def _listen(following: Following, leave: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     asked: list[asyncio.Task[None]] = []
-    asked_on: set[asyncio.Task[None]] = set()
 
     def interrupted() -> None:
         if asked:
             leave.set()
             return
         print("cockpit: stopping softly, the training may save; once more leaves it running", file=sys.stderr)
-        asked.append(loop.create_task(_ask(following, "stop")))
-
-    def pass_on(name: str) -> None:
-        asked_on.add(loop.create_task(_ask(following, "signal", name=name)))
+        asked.append(loop.create_task(_stop(following)))
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, interrupted)
     loop.add_signal_handler(signal.SIGHUP, leave.set)
-    # a scheduler tells the process that it started when the time is nearly over: it means the training
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        loop.add_signal_handler(number, pass_on, number.name)
 
 
-async def _ask(following: Following, verb: str, **args: str) -> None:
+async def _stop(following: Following) -> None:
     for _ in range(STOP_TRIES):
         if following.link is not None:
             try:
-                await following.link.command(verb, **args)
+                await following.link.command("stop")
                 return
             except LinkLost:
                 pass  # between two engines: the next one is asked

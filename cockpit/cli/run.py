@@ -25,6 +25,7 @@ from cockpit.sensors.limits import usable_cpus
 from . import headless
 from .launch_words import OPTIONS, Plan, plan_of
 from .outcome import exit_status_of, last_output, three_lines
+from .passed_on import passed_on
 from .runs import Run, revive_to_show, state_of
 from .screen_words import Look, look_of
 from .verbs import Verb
@@ -55,11 +56,12 @@ def start(words: Words, argv: Sequence[str], *, command: bool) -> int:
     run = start_run(replace(plan.spec, window=input_window()))
     if words.has("--detach"):
         return _detach(run, as_json=words.has("--json"))
-    if plain:
-        if not words.has("--quiet"):
-            print(f"cockpit: {run.name} started; its output: {run.output}", file=sys.stderr)
-        return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
-    return show(run, look)
+    with passed_on(run):
+        if plain:
+            if not words.has("--quiet"):
+                print(f"cockpit: {run.name} started; its output: {run.output}", file=sys.stderr)
+            return headless.watch(run, quiet=words.has("--quiet"), as_json=words.has("--json"))
+        return show(run, look)
 
 
 def has_terminal() -> bool:

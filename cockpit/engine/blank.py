@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import struct
 import termios
 import time
@@ -45,16 +46,16 @@ class Blank:
 
     def answer(self) -> bool:
         """Whoever has set modes in which a read would wait is told that there is no more; whether to look again."""
+        with contextlib.suppress(BlockingIOError):  # what somebody wrote to it, or was echoed, must not fill it up
+            while os.read(self._ours, 65536):
+                pass
         try:
             modes = termios.tcgetattr(self._theirs)
             end = _end_in(modes)
             if not end:
                 self._still = None
-            elif (
-                self._nobody_works()
-                and not struct.unpack("i", fcntl.ioctl(self._theirs, termios.FIONREAD, b"\0" * 4))[0]
-            ):
-                self._say(end)
+            elif self._nobody_works() and not select.select([self._theirs], [], [], 0)[0]:
+                self._say(end)  # one at a time: the last has been read
         except (OSError, termios.error):
             return False
         return True
@@ -67,9 +68,6 @@ class Blank:
         return now_s - self._still[0] >= self._patience_s
 
     def _say(self, end: bytes) -> None:
-        """One at a time: the last has been read. What was echoed is thrown away."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._ours, 65536)
         with contextlib.suppress(BlockingIOError):
             os.write(self._ours, end)
 

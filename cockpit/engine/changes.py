@@ -17,7 +17,7 @@ from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.events import ChangeAsked, ChangeMoved, Event
 from cockpit.model.knobs import (
     BATCH_KNOBS,
-    BY_NAME,
+    KERNEL_KNOBS,
     LOADER_KNOBS,
     RESTART,
     SCRIPT,
@@ -113,7 +113,7 @@ def give_up(state: State, at_s: float) -> Decision | None:
         reason = no_loader(state, _wanted(entry.asked))
         events.append(ChangeMoved(at_s, entry.id, "refused", reason=reason))
         messages.append(drop_message(entry.id))
-        rest = {name: value for name, value in entry.asked.items() if BY_NAME[name].room == "kernel"}
+        rest = {name: value for name, value in entry.asked.items() if name in KERNEL_KNOBS}
         if rest:
             events.append(ChangeAsked(at_s, f"{entry.id}-rest", rest, entry.now, entry.loader, entry.origin))
             messages.append(ask_message(f"{entry.id}-rest", rest, entry.now, entry.loader))

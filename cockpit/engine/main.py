@@ -33,6 +33,7 @@ from .launch import bare_environment
 from .record import Record
 from .rundir import RunDir, rundir_at, write_json
 from .runs import look
+from .verbs import PASSED_ON, note_signal
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -43,8 +44,10 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
+    for number in PASSED_ON.values():
+        signal.signal(number, note_signal)
     run = rundir_at(Path(sys.argv[1]), Path(sys.argv[2]))
     if not plan and look(run).state == "starting":
         # its own engine is on its way, and that alone knows what to start: it must find the lock free

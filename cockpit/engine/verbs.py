@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import secrets
 import signal
+import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from cockpit.history import pause
@@ -32,6 +34,9 @@ from .told import pause_message
 FORCED_GRACE_S = 2.0
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
 PASSED_ON = {"SIGUSR1": signal.SIGUSR1, "SIGUSR2": signal.SIGUSR2}
+TOLD_TOO_S = 1.0
+"""Who tells every process of a job has told the training itself: we have heard it too, so lately."""
+_heard_s: dict[int, float] = {}
 GRACE_S_AT_MOST = 7 * 86400.0
 
 
@@ -213,6 +218,8 @@ class Verbs:
         number = PASSED_ON.get(str(args.get("name")))
         if number is None:
             raise UsageError(f"signals that are passed on: {', '.join(PASSED_ON)}")
+        if time.monotonic() - _heard_s.get(number, float("-inf")) < TOLD_TOO_S:
+            return {"told": []}  # it was told to every process there is
         pids = read_pids(self._run)
         if pids is None or self._record.state.phase in ("ended", "lost"):
             raise CockpitError("no process of the training is there to hear a signal")
@@ -224,6 +231,11 @@ class Verbs:
 
     def _status(self, args: dict[str, Any]) -> dict[str, Any]:
         return status_of(self._record.state, self._clock())
+
+
+def note_signal(number: int, frame: FrameType | None) -> None:
+    """The engine's handler of signals that are passed on."""
+    _heard_s[number] = time.monotonic()
 
 
 def new_id() -> str:

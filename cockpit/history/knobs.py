@@ -167,7 +167,7 @@ def can_be_now(state: State, entry: Entry) -> bool:
 
 def no_loader(state: State, names: Iterable[str]) -> str | None:
     """Why none of those knobs of loaders can be had: the training has none, as far as it has come; None: it may."""
-    unmet = [name for name in names if BY_NAME[name].room in ("loader", "batch")]
+    unmet = [name for name in names if name in BY_NAME and BY_NAME[name].room in ("loader", "batch")]
     if not unmet or state.loaders or (state.step or 0) < STEPS_WITHOUT:
         return None
     return "no DataLoader was seen: the training makes its batches itself"

@@ -18,8 +18,9 @@ from .guard import _raised_by_signal_handler as raised_by_signal_handler
 from .mechanism import Mechanism
 from .outcomes import Doubt, Notice, Swap, attempt, reach, why
 from .patience import Patience
+from .recipes import Recipe
 from .seeds import Seeds
-from .sources import Recipe, Source
+from .sources import Source
 from .workers import is_about, obituary
 
 

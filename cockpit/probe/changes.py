@@ -31,7 +31,7 @@ class Changes:
         recorder: Recorder,
         registry: Registry,
         asks: Asks,
-        make_control: Callable[[Any], Any],
+        make_control: Callable[[Any, dict[str, Any]], Any],
         kernels: Any,
         batching: Batching,
     ) -> None:
@@ -121,7 +121,7 @@ class Changes:
         self.news = True
 
     def _control(self, record: LoaderRecord, loader: Any) -> Any:
-        record.control = self._registry.control_of(loader, self._make_control)
+        record.control = self._registry.control_of(loader, lambda each: self._make_control(each, record.learnt))
         return record.control
 
     def _plan_all(self, record: LoaderRecord, control: Any) -> Group:
@@ -131,7 +131,7 @@ class Changes:
         for name in sorted(wanted, key=lambda name: name != "num_workers"):
             knobs: dict[str, Value] = {name: wanted[name]}
             try:
-                group = control.plan(knobs, base=group)
+                group = (control.plan_again if name in record.asked else control.plan)(knobs, base=group)
             except Refused as error:
                 record.reasons[name] = error.reason
         return group

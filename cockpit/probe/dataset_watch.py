@@ -1,21 +1,25 @@
 """Whether the script changes its dataset, between epochs or while it trains: workers have it as it was at their start.
 
-Kept by a loader's control. It looks at attributes where they lie, and runs no code of the script. What a dataset does
-to itself as it is read (a cache, a file opened late) is its own affair; what the loop does to it workers would miss.
+Kept for a place where the script makes a loader, perhaps anew each epoch, and for one kind of dataset: what a script
+does to one it does to the next. It looks at attributes where they lie, runs no code of the script, and keeps no
+dataset alive. What a dataset does to itself as it is read (a cache, a file opened late) is its own affair; what the
+loop does to it workers would miss.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import weakref
 from types import CodeType, FunctionType
 from typing import Any, Callable, NamedTuple
 
+from .groups import Path
 from .imported_anew import set_since_import
-from .reach import GLANCE, GLOBAL, MAKING, Reached, attributes_of, methods_of, names_in, reading
+from .reach import GLANCE, GLOBAL, MAKING, Reached, attributes_of, methods_of, names_in, own_attributes, reading
 from .sparing import Sparing
 from .taken import Fetches
-from .whose import MRO, NOT_SCRIPTS, is_scripts, module_of, package_of
+from .whose import MRO, NAME, NOT_SCRIPTS, is_scripts, module_of, package_of
 
 SHARE = 500
 """Looks that nobody has to have take this part of the time at most: an epoch may be one step."""
@@ -27,15 +31,45 @@ FUNCTIONS = 500
 """So many are read to tell who changes what."""
 MEMBERS = 200
 """So many attributes of one part are compared."""
+LONG = 200
+"""Of a text that is longer about so much is compared: whole ones would be kept after their dataset."""
+KINDS = 8
+"""Of so many kinds of datasets that one place has had it is known what was seen of them."""
+WRAPPED = 5
+"""So many datasets, each the next one's ``dataset``, say of which kind the outermost is."""
 WHOLE = "every worker served the whole stream: %d samples in an epoch instead of %d"
 
 
 class Thing(NamedTuple):
-    """One part of a dataset as it was: which it is, and its attributes."""
+    """One part of a dataset as it was: which it is, weakly, and its attributes."""
 
-    is_id: int
+    which: tuple[Any, ...]
     kind: type
     values: dict[str, Any]
+
+
+def watch_of(learnt: dict[str, DatasetWatch], dataset: Any, make: Callable[[], DatasetWatch]) -> DatasetWatch:
+    """The one in ``learnt``, what is known at one place, for datasets of this kind; for a new loader."""
+    kind = _kind_of(dataset)
+    watch = learnt.pop(kind, None) or make()
+    learnt[kind] = watch  # the newest last
+    if len(learnt) > KINDS:
+        del learnt[next(iter(learnt))]
+    watch.loaders += 1
+    return watch
+
+
+def _kind_of(dataset: Any) -> str:
+    """The classes of it and of what it wraps, by name: a class may be made anew as well."""
+    names: list[str] = []
+    while dataset is not None and len(names) < WRAPPED:
+        kind = type(dataset)
+        names.append("%s.%s" % (module_of(kind), NAME(kind)))
+        if kind is list or kind is tuple:
+            names += ["%s.%s" % (module_of(type(item)), NAME(type(item))) for item in dataset[:1]]
+            break
+        dataset = (own_attributes(dataset) or {}).get("dataset")
+    return " ".join(names)
 
 
 class DatasetWatch:
@@ -48,6 +82,12 @@ class DatasetWatch:
 
     def __init__(self, module: type, clock: Callable[[], int]) -> None:
         self._module, self._clock = module, clock
+        self.loaders = 0
+        """How many DataLoader objects this has been for."""
+        self.path: Path | None = None
+        """What has served the newest of them."""
+        self.own_held: bool | None = None
+        """Whether anything was held here while the script's own workers served; None: never seen."""
         self._seen: dict[str, Thing] | None = None
         self._here: dict[str, Thing] | None = None
         self._spares, self._spares_reading = Sparing(SHARE), Sparing(SHARE)
@@ -99,7 +139,7 @@ class DatasetWatch:
     def look_at_fetches(self, mechanism: Any, iterator: Any) -> None:
         """The first ones of an epoch, where there was time for a look at its start."""
         if self._here is not None and self.restless is None:
-            Fetches(mechanism.torch, iterator, mechanism.run, self._taken).put()
+            Fetches(mechanism, iterator, self._taken, self._spares.took).put()
 
     def _taken(self, path: str) -> None:
         self.restless = self.restless or path
@@ -116,6 +156,7 @@ class DatasetWatch:
         """The dataset and what it is made of, by name; and functions that it holds, which it may call. Models are
         looked at by nobody: a training changes those at every step."""
         things: dict[str, Thing] = {}
+        anchor = _weakly(dataset) or self.loaders
         apart: list[str] = []
         functions: list[FunctionType] = []
         for thing, path, _ in Reached(dataset, GLANCE):
@@ -128,7 +169,8 @@ class DatasetWatch:
                 apart.append(path)
             elif thing is dataset or package_of(kind) not in NOT_SCRIPTS:
                 values = {str(name): _value(value) for name, value in attributes_of(thing)[:MEMBERS]}
-                things.setdefault(path, Thing(id(thing), kind, values))
+                # by its number alone it may be another one, where nothing tells that what holds it is still the same
+                things.setdefault(path, Thing((_weakly(thing) or (id(thing), anchor),), kind, values))
         return things, functions
 
 
@@ -137,11 +179,38 @@ def _is_part_of(path: str, wholes: list[str]) -> bool:
 
 
 def _value(value: Any) -> Any:
-    return value if id(type(value)) in COMPARED else id(value)
+    if id(type(value)) not in COMPARED:
+        return id(value)
+    if type(value) in (str, bytes) and len(value) > LONG:
+        return type(value), len(value), value[:: len(value) // LONG], value[-LONG:]
+    return value
 
 
-def _parts(things: dict[str, Thing]) -> dict[str, tuple[int, dict[str, Any]]]:
-    return {path: (thing.is_id, thing.values) for path, thing in things.items()}
+def _weakly(thing: Any) -> Any:
+    """A reference that says whether something is this very thing, and does not keep it; None where there is none."""
+    try:
+        return _Which(thing)
+    except TypeError:
+        return None
+
+
+class _Which:
+    """Of things, not of what they are equal to: that would be asking the script."""
+
+    __slots__ = ("_ref",)
+
+    def __init__(self, thing: Any) -> None:
+        self._ref = weakref.ref(thing)
+
+    def __eq__(self, other: object) -> bool:
+        mine = self._ref()
+        return type(other) is _Which and mine is not None and mine is other._ref()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _parts(things: dict[str, Thing]) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    return {path: (thing.which, thing.values) for path, thing in things.items()}
 
 
 def _different(before: dict[str, Thing], now: dict[str, Thing]) -> list[tuple[str, str]]:
@@ -150,7 +219,7 @@ def _different(before: dict[str, Thing], now: dict[str, Thing]) -> list[tuple[st
     found = []
     for path, thing in now.items():
         was = before.get(path)
-        if was is not None and was.is_id == thing.is_id:
+        if was is not None and was.which == thing.which:
             for name, value in thing.values.items():
                 same = was.values[name] == value if name in was.values else not _hides(thing.kind, name)
                 if not same:

@@ -25,6 +25,5 @@ class Endings:
             return
         if record.kind == "iterable" and not stream.unsized:
             control.dataset.served(control.in_force.num_workers, stream.samples)
-        loader = record.alive()
-        if loader is not None and not stream.behind:  # else the script has gone on since
-            control.look_within(loader.dataset)
+        if not stream.behind:  # else the script has gone on since
+            control.look_within()

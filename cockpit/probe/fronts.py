@@ -10,7 +10,7 @@ from typing import Any
 from .chain import Chain
 from .groups import Group
 from .mechanism import Mechanism
-from .sources import Recipe
+from .recipes import Recipe
 from .workers import facts_of, live_pids, ready_in
 
 

@@ -233,6 +233,7 @@ class LoaderHooks:
             stream.first_step = recorder.steps
             stream.record.weight = self._run("preflight", weigh, data)
         stream.batches += 1
+        recorder.fetches += 1
         size = attributes.get("_cockpit_samples")
         if size is None:
             size = stream.sizes.popleft() if stream.sizes else None

@@ -17,7 +17,8 @@ from .groups import Group
 from .held import HeldWatch
 from .patience import Patience
 from .reach import names_in
-from .sources import Gate, MultiSource, Recipe, SingleSource, Source
+from .recipes import Recipe
+from .sources import Gate, MultiSource, SingleSource, Source
 from .stuck import StuckWatch
 from .workers import ENDING_S, abandon
 
@@ -68,6 +69,8 @@ class Mechanism:
         self.held = HeldWatch(torch, clock)
         self.run: Callable[..., Any] = _unguarded
         """``Guard.run``: what looks at things of the script's must not raise into it."""
+        self.fetches: Callable[[], int] = lambda: 0
+        """How many batches the script has got so far, of any loader."""
         self.making: Any = None
         """The source whose workers are being started just now, where the script has not asked for them."""
         self.off: str | None = None

@@ -69,6 +69,7 @@ class Probe:
         self.registry = Registry()
         self.mechanism = install_mechanism(torch)
         self.mechanism.run = self.guard.run
+        self.mechanism.fetches = lambda: self.recorder.fetches
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
@@ -114,8 +115,8 @@ class Probe:
         self._backwards_seen = self._rows_ns = 0
         self.origin: dict[str, Any] = {}
 
-    def _control(self, loader: Any) -> LoaderControl:
-        return LoaderControl(self.mechanism, loader, self.hooks.look_now)
+    def _control(self, loader: Any, learnt: dict[str, Any]) -> LoaderControl:
+        return LoaderControl(self.mechanism, loader, self.hooks.look_now, learnt)
 
     def _new_link(self) -> Link:
         return Link(self._environ.get(ENV_SOCKET, ""), self.clock, self.greeting)

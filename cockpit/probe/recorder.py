@@ -81,7 +81,7 @@ class Recorder:
         self.doing, self.since = OTHER, self.clock()
         self.charged = 0
         self.wait = self.start = self.forward = self.backward = self.optimizer = 0
-        self.samples = self.unsized = 0
+        self.samples = self.unsized = self.fetches = 0
         self.steps = self.optimizer_steps = self.backwards = 0
         self.updates = 0
         self.last_update_ns = 0

@@ -22,7 +22,7 @@ from .held import Held
 from .imported_anew import set_since_import
 from .mechanism import Mechanism
 from .reach import names_in
-from .sources import RECIPE_FIELDS
+from .recipes import RECIPE_FIELDS
 from .whose import is_scripts, module_of
 
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
@@ -50,13 +50,18 @@ class Limits(NamedTuple):
     workers_reason: str | None = None
 
 
-def limits_of(mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None = None) -> Limits:
-    """Looks at ``loader``, whose own settings are ``script``; ``watch`` has looked at its dataset before."""
+def limits_of(
+    mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None = None, before: bool = False
+) -> Limits:
+    """Looks at ``loader``, whose own settings are ``script``; ``watch`` has looked at its dataset before.
+
+    ``before``: as it was before any workers had served it.
+    """
     changing = None if watch is None else watch.changing
     whole = mechanism.off or _whole_reason(mechanism, loader)
     if whole is not None:
         return Limits({name: Refusal(can=False, can_now=False, reason=whole) for name in LOADER_KNOBS}, whole)
-    workers, why = _allowed_workers(mechanism, loader, script, watch)
+    workers, why = _allowed_workers(mechanism, loader, script, watch, before)
     knobs = {name: Refusal() for name in LOADER_KNOBS}
     notes = []
     if changing is not None and script.num_workers == 0:
@@ -94,7 +99,7 @@ def with_held(limits: Limits, held: Held) -> Limits:
 
 
 def _allowed_workers(
-    mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None
+    mechanism: Mechanism, loader: Any, script: Group, watch: DatasetWatch | None, before: bool
 ) -> tuple[frozenset[int] | None, str | None]:
     if script.num_workers == 0 and runs_again(loader):
         return frozenset([0]), 'workers would run the script again: it has no if __name__ == "__main__"'
@@ -106,7 +111,7 @@ def _allowed_workers(
         anew = set_since_import(loader) if watch is None else watch.set_since_import(loader)
     if anew is not None:
         return frozenset([0]), "workers import the script anew, and what it has made of %s since is not there" % anew
-    seen = watch.whole if watch is not None else None
+    seen = watch.whole if watch is not None and not before else None
     if loader._dataset_kind == mechanism.iterable_kind and (seen or not shards(mechanism.torch, loader)):
         # none and one serve the same; the script's own many serve it many times, and fewer would shorten its epoch
         return frozenset([0, 1] if script.num_workers < 2 else [script.num_workers]), seen or STREAM_WHOLE

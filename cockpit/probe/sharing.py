@@ -27,8 +27,6 @@ class Sharing:
     def __init__(self, watch: HeldWatch, dataset: DatasetWatch) -> None:
         self._watch = watch
         self.dataset = dataset
-        self._own: bool | None = None
-        """Whether anything was held here while the script's own workers served; None: never seen."""
         self.now = NOTHING
         self._looked: tuple[int, Held] | None = None
 
@@ -37,7 +35,7 @@ class Sharing:
         found = self._watch.glance(loader) if forks(loader) else NOTHING
         if found is not None:
             if script.num_workers and in_force.num_workers:
-                self._own = bool(self._own) or found.refused is not None
+                self.dataset.own_held = bool(self.dataset.own_held) or found.refused is not None
             self.now = self._meaning(found, script, in_force)
         return self._with_restless(script)
 
@@ -67,7 +65,7 @@ class Sharing:
     def _may_share(self, script: Group, in_force: Group) -> bool:
         """The script has workers of its own, and what they share is its affair; but what its dataset opened here only
         because a change had taken them away, they would not have shared."""
-        return script.num_workers > 0 and (in_force.num_workers > 0 or self._own is not False)
+        return script.num_workers > 0 and (in_force.num_workers > 0 or self.dataset.own_held is not False)
 
 
 def given_to_workers(loader: Any, front: Any) -> Any:

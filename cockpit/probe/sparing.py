@@ -18,5 +18,5 @@ class Sparing:
         return self._free_ns is None or now_ns >= self._free_ns
 
     def took(self, began_ns: int, ended_ns: int) -> None:
-        """There was one."""
-        self._free_ns = ended_ns + self._share * (ended_ns - began_ns)
+        """There was one; one more than were due is waited for longer."""
+        self._free_ns = max(self._free_ns or ended_ns, ended_ns) + self._share * (ended_ns - began_ns)

@@ -136,6 +136,8 @@ class LoaderRecord:
         self.lengths = Lengths()
         self.loader: weakref.ref[Any] | None = None
         self.control: Any = None
+        self.learnt: dict[str, Any] = {}
+        """What the script does to the datasets of this place, by their kind: kept by the controls of its loaders."""
         self.stream: Stream | None = None
         self.start_set: Mapping[str, Value] = {}
         """Set from the start for every loader that trains, or may turn out to."""

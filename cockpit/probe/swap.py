@@ -39,12 +39,13 @@ from .feed import Feed, unsure_after
 from .fronts import chain_of, facts_behind, new_front, pids_behind, queue_behind, rearm, take_stall_ns
 from .groups import Group, Path, Refused, couple, script_group
 from .kept import release, reusable
+from .known import Known
 from .mechanism import Mechanism, install, is_source
 from .outcomes import Notice, Swap
-from .refusals import Refusal, depending, limits_of, with_held
+from .recipes import Recipe, recipe_of
+from .refusals import Limits, Refusal, depending
 from .seeds import Seeds
-from .sharing import UNSEEN, Sharing, given_to_workers
-from .sources import Recipe, recipe_of
+from .sharing import given_to_workers
 from .workers import UntouchedWorkers
 
 __all__ = [
@@ -57,10 +58,16 @@ class LoaderControl:
     """Everything that is done to one DataLoader. Holds it weakly; used by the threads that iterate it.
 
     ``noticed`` is called when there is a notice to take. ``patience.saw`` hears how long batches have taken that
-    torch's own iterators gave.
+    torch's own iterators gave. ``learnt``: of the place where the loader was made; others made there had it before.
     """
 
-    def __init__(self, mechanism: Mechanism, loader: Any, noticed: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        loader: Any,
+        noticed: Callable[[], None] = _nothing,
+        learnt: dict[str, DatasetWatch] | None = None,
+    ) -> None:
         self._mechanism, self._noticed = mechanism, noticed
         self.patience = mechanism.patience()
         self._loader = weakref.ref(loader)
@@ -69,9 +76,8 @@ class LoaderControl:
         self._remembered: Group | None = self.script if self.script.num_workers else None
         self._front: Callable[[], Any] = _nothing
         self._notices: list[Notice] = []
-        self.dataset = DatasetWatch(mechanism.torch.nn.Module, mechanism.clock)
-        self._sharing = Sharing(mechanism.held, self.dataset)
-        self._found = self._limits = limits_of(mechanism, loader, self.script, self.dataset)
+        self._known = Known(mechanism, loader, self.script, learnt)
+        self.dataset = self._known.dataset
         self._managed = False
         self._first_seed: int | None = None
         self._epochs = 0
@@ -83,22 +89,30 @@ class LoaderControl:
         base = base or self.in_force
         if self._starts_workers(asked, base, now):
             self._look_closely(now)
+        return self._planned(self._known.limits, asked, now, base)
+
+    def plan_again(self, asked: Mapping[str, Value], base: Group) -> Group:
+        """``plan`` of what has landed here before: where it has turned out since to do harm it gives way at ``open``,
+        with a notice."""
+        limits = self._known.before(self._loader(), self.script)
+        return self.plan(asked, base=base) if limits is None else self._planned(limits, asked, False, base)
+
+    def _planned(self, limits: Limits, asked: Mapping[str, Value], now: bool, base: Group) -> Group:
         for name, value in asked.items():
-            limit = self._limits.knobs[name]
+            limit = limits.knobs[name]
             own = getattr(self.script, name)
             if not limit.can and value not in (SCRIPT, own, getattr(base, name)):
                 raise Refused("%s: %s" % (name, limit.reason))
             if now and not limit.can_now:
                 raise Refused("%s: %s" % (name, limit.reason))
         group = couple(self.script, asked, base, self._remembered)
-        workers = self._limits.workers
-        if workers is not None and group.num_workers not in workers:
-            raise Refused("num_workers: %s" % self._limits.workers_reason)
+        if limits.workers is not None and group.num_workers not in limits.workers:
+            raise Refused("num_workers: %s" % limits.workers_reason)
         return group
 
     def refusals(self) -> dict[str, Refusal]:
         """For each loader knob, whether and when it can be changed as things are, and why not."""
-        return depending(self._limits, self.in_force)
+        return depending(self._known.limits, self.in_force)
 
     def take_notices(self) -> list[Notice]:
         """Changes that were rolled back since this was last asked."""
@@ -116,12 +130,12 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         wanted = group or self.script
-        if self._limits.whole is None and (self._managed or wanted != self.script):
+        if self._known.limits.whole is None and (self._managed or wanted != self.script):
             return self._open_managed(loader, wanted, own_size, getattr(original_iter, "seed", None))
         release(loader, self._managed, self.script)
         iterator = original_iter(loader)
         self._note(loader, iterator)
-        self._path = Path(self.script)
+        self._path = self.dataset.path = Path(self.script)
         return iterator
 
     def opened_untouched(self, loader: Any, iterator: Any) -> None:
@@ -129,23 +143,17 @@ class LoaderControl:
         self._epochs += 1
         self._look_at(loader)
         self._note(loader, iterator)
-        self._path = Path(self.script)
+        self._path = self.dataset.path = Path(self.script)
 
     def _look_at(self, loader: Any) -> None:
         self.script = script_group(loader)
-        run = self._mechanism.run
-        run("dataset", self.dataset.look_at, loader.dataset, self._managed or self.in_force != self.script)
-        self._found = run("limits", limits_of, self._mechanism, loader, self.script, self.dataset) or self._found
-        self._limits = self._found
-        if self._found.whole is None:
-            held = run("held", self._sharing.glance, loader, self.script, self.in_force)
-            self._limits = with_held(self._found, held or UNSEEN)
+        self._known.look_at(loader, self.script, self._last, self._managed or self._last != self.script)
         if self.script.num_workers and self._remembered is None:
             self._remembered = self.script
 
-    def look_within(self, dataset: Any) -> None:
-        """At the end of an epoch, before the script changes anything for the next one."""
-        self._mechanism.run("dataset", self.dataset.look_within, dataset)
+    def look_within(self) -> None:
+        """At the end of an epoch, before the script changes anything for the next one; the loader may be gone."""
+        self._known.look_within(given_to_workers(self._loader(), self._front()))
 
     def _starts_workers(self, asked: Mapping[str, Value], base: Group, now: bool) -> bool:
         """Whether ``asked`` leads to workers; not while an earlier swap drains, when none will be started yet."""
@@ -155,27 +163,24 @@ class LoaderControl:
         return bool(asked) and own != 0 and (chain is None or chain.can_swap())
 
     def _look_closely(self, now: bool = False) -> None:
-        """Workers may be started: what would they share with the training, and what would they miss?"""
         given = given_to_workers(self._loader(), self._front())
-        if given is not None and self._found.whole is None:
-            held = self._mechanism.run("held", self._sharing.look, given, self.script, self.in_force, now)
-            self._limits = with_held(self._found, held or UNSEEN)
+        self._known.look_closely(given, self.script, self._last, now)
 
     def _without_harm(self, group: Group) -> Group:
         """``group``, or what is safe where it has turned out since that its workers would do harm."""
         if group.num_workers and group.alone != self.script:
             self._look_closely()
-            allowed = self._limits.workers
+            allowed = self._known.limits.workers
             if allowed is not None and group.num_workers not in allowed:
                 own = self.script._replace(batch_size=group.batch_size)
                 safe = couple(self.script, {"num_workers": 0}, group) if 0 in allowed else own
-                self._tell(Notice(group, safe, self._limits.workers_reason or ""))
+                self._tell(Notice(group, safe, self._known.limits.workers_reason or ""))
                 return safe
         return group
 
     def _note(self, loader: Any, iterator: Any) -> None:
         """Remembers on torch's own iterator what a swap in its middle will need; the loader may be gone then."""
-        if self._limits.whole is not None or not isinstance(iterator, self._mechanism.base_class):
+        if self._known.limits.whole is not None or not isinstance(iterator, self._mechanism.base_class):
             return
         self._front = weakref.ref(iterator)
         with suppress(AttributeError):  # a loader that torch's own iterators understand and we do not: no swaps
@@ -223,8 +228,8 @@ class LoaderControl:
 
     def swap(self, iterator: Any, group: Group) -> Swap | None:
         """Other settings for the rest of the epoch of ``iterator``; None: not now, ask again."""
-        if not self._limits.knobs["in_order"].can_now:
-            raise Refused(self._limits.knobs["in_order"].reason or "")
+        if not self._known.limits.knobs["in_order"].can_now:
+            raise Refused(self._known.limits.knobs["in_order"].reason or "")
         chain = chain_of(iterator)
         if chain is not None:  # the batches stay as they are
             group = group._replace(batch_size=chain.group.batch_size)
@@ -270,9 +275,14 @@ class LoaderControl:
         return self._path.now.alone
 
     @property
+    def _last(self) -> Group:
+        """That, or before this loader has served at all what its place had last."""
+        return (self.dataset.path or self._path).now.alone
+
+    @property
     def whole(self) -> str | None:
         """Why nothing at all can be changed here, or None."""
-        return self._limits.whole
+        return self._known.limits.whole
 
     def in_force_now(self, iterator: Any) -> Group:
         """From live facts where ``iterator`` has any; at its end, what was in force last."""
@@ -301,6 +311,7 @@ class LoaderControl:
 
     def _took(self, group: Group) -> None:
         self._path.step(group)
+        self.dataset.path = self._path
         if group.num_workers:
             self._remembered = group
 

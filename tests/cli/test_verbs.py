@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -211,12 +213,27 @@ def test_a_schedulers_signal_to_whoever_was_started_is_heard_by_the_training(sta
         wait_until(lambda: signal.SIGUSR1 in caught_by(running.pid), "the front's handlers")
         running.send_signal(signal.SIGUSR1)
         wait_until(lambda: b"saved at 10" in output.read_bytes(), "the first save")
+        pids = json.loads((output.parent / "pids.json").read_text())
+        engine = engine_of(output.parent)
+        for pid in (running.pid, engine, pids["keeper"], pids["training"]):
+            os.kill(pid, signal.SIGUSR1)
+        time.sleep(1.5)  # a second one would have come by now
+        assert output.read_bytes().count(b"saved at 10") == 2, "told to every process, it is heard once"
         running.send_signal(signal.SIGUSR2)
         running.communicate(timeout=40)
     finally:
         running.kill()
         running.wait()
     assert b"saved at 12" in output.read_bytes() and running.returncode == 7, "as the script itself ended"
+
+
+def engine_of(run: Path) -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes()
+            if b"engine/__main__.py" in words and bytes(run) in words:
+                return int(process.name)
+    raise AssertionError("no engine")
 
 
 def caught_by(pid: int) -> set[int]:

@@ -197,6 +197,29 @@ print("no key")
 """
 
 
+WRITES = """
+import os, select, signal, termios, time
+signal.alarm(25)
+modes = termios.tcgetattr(0)
+modes[3] |= termios.ICANON
+termios.tcsetattr(0, termios.TCSANOW, modes)
+time.sleep(3.0)
+found = []
+while select.select([0], [], [], 0)[0]:
+    found.append(os.read(0, 10))
+print(len(found))
+with open(os.ttyname(0), "w") as file:
+    for _ in range(300):
+        file.write("x" * 100)
+print("written")
+"""
+
+
+def test_one_end_at_a_time_and_what_is_written_to_it_is_read(keep, tmp_path: Path) -> None:
+    process = keep(python(WRITES), window=(24, 80, 0.5))
+    assert process.wait(30) == 0 and (tmp_path / "output.log").read_text() == "1\nwritten\n"
+
+
 def test_who_trains_and_looks_for_a_key_now_and_then_sees_none(keep, tmp_path: Path) -> None:
     """Many loops let `q` stop or save: one that nobody pressed would end them."""
     process = keep(python(KEYS), window=(24, 80, 0.5))

@@ -38,6 +38,7 @@ class Harness:
         self.pids: set[int] = set()
         self.groups: Any = weakref.WeakKeyDictionary()
         self.epochs: Any = weakref.WeakKeyDictionary()
+        self.learnt: Any = None
         self.pending: Any = {}
 
     def __enter__(self) -> Harness:
@@ -60,7 +61,7 @@ class Harness:
 
     def control(self, loader: Any) -> LoaderControl:
         if loader not in self.controls:
-            self.controls[loader] = LoaderControl(self.mechanism, loader)
+            self.controls[loader] = LoaderControl(self.mechanism, loader, learnt=self.learnt)
         return self.controls[loader]  # type: ignore[no-any-return]
 
     def _begin(self, loader: Any) -> Any:

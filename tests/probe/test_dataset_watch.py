@@ -12,6 +12,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 from cockpit.probe.dataset_watch import DatasetWatch
 from cockpit.probe.groups import Refused
+from cockpit.probe.sparing import Sparing
 from tests.probe.swap_harness import Harness
 
 
@@ -120,7 +121,7 @@ def test_a_change_between_epochs_is_no_reason() -> None:
     with Harness({1: {"num_workers": 1}, 2: {"num_workers": 0}}) as harness:
         for epoch in range(3):
             assert [int(each) for batch in loader for each in batch] == [at + noisy.noise for at in range(16)]
-            harness.control(loader).dataset.look_within(noisy)
+            harness.control(loader).look_within()
             noisy.noise = epoch + 1
     assert not harness.notices and harness.control(loader).refusals()["num_workers"].note is not None
 
@@ -275,3 +276,81 @@ def test_what_the_loop_changes_within_an_epoch_is_known_at_its_end(it: Any) -> N
     told = it.of("change", id="c1")[-1]
     assert told["state"] == "refused"
     assert "the loop changes the dataset while it trains (dataset.scale)" in told["reason"]
+
+
+class Cached(Dataset):
+    """Keeps what it has made, the ``most`` newest of it."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.most, self.cache = most, dict[int, torch.Tensor]()
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index not in self.cache:
+            self.cache[index] = torch.full((2,), float(index))
+            while len(self.cache) > self.most:
+                del self.cache[next(iter(self.cache))]
+        return self.cache[index]
+
+
+class Refilled(IterableDataset):
+    """One buffer for all batches, as datasets do that make their own."""
+
+    def __init__(self) -> None:
+        self.buffer = torch.empty(2, 2)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        get_worker_info()
+        for value in range(12):
+            yield self.buffer.fill_(value)
+
+
+def as_a_pair(it: Any, most: int) -> Any:
+    both = Cached(most)
+    return zip(DataLoader(both, batch_size=2), DataLoader(both, batch_size=2, shuffle=True), strict=True)
+
+
+def validating_between(it: Any, most: int) -> Any:
+    both = Cached(most)
+    held_out = DataLoader(Subset(both, range(32, 64)), batch_size=2)
+    for x in DataLoader(Subset(both, range(32)), batch_size=2):
+        with torch.no_grad():
+            next(iter(held_out)).sum()
+        yield (x,)
+
+
+def reading_itself(it: Any, most: int) -> Any:
+    rows = Cached()
+    for step, x in enumerate(DataLoader(Subset(rows, range(32)), batch_size=2)):
+        rows[63 - step].sum()
+        yield (x,)
+
+
+def in_place(it: Any, most: int) -> Any:
+    for x in DataLoader(Refilled(), batch_size=None):
+        yield (x.sub_(1.0),)
+
+
+@pytest.mark.parametrize("most", [1000, 5])
+@pytest.mark.parametrize("batches", [as_a_pair, validating_between, reading_itself, in_place])
+def test_a_cache_that_others_fill_as_well_and_a_batch_that_is_changed_are_the_datasets_own(
+    it: Any, batches: Any, most: int
+) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parts in batches(it, most):
+        for x in parts:
+            model(x).sum().backward()
+        optimizer.step()
+    watches = [watch for record in it.probe.registry.records.values() for watch in record.learnt.values()]
+    assert watches and [watch.restless for watch in watches] == [None] * len(watches)
+
+
+def test_looks_that_come_one_upon_the_other_are_all_paid_for() -> None:
+    spares = Sparing(10)
+    spares.took(0, 5)
+    spares.took(6, 8)
+    spares.took(9, 10)
+    assert not spares.is_due(84) and spares.is_due(85)
