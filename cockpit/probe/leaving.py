@@ -10,8 +10,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from ..model.names import ENV_LIFE, ENV_RUN
 from . import lives
 from .guard import attempt
 
@@ -21,9 +23,16 @@ BEGAN_S = time.time()
 """Whatever ended later ended beside this process, and not before it."""
 
 
-def leave_word(folder: str, trains: bool) -> None:
+def place_of(environ: Mapping[str, str]) -> str | None:
+    """The folder of this process's life; None outside a run."""
+    return environ.get(ENV_LIFE) or environ.get(ENV_RUN)
+
+
+def leave_word(folder: str | None, trains: bool) -> None:
     """The word of who trained counts before its launcher's, and the first rank's before that of others: those only fail
     with it."""
+    if folder is None:
+        return
     before, error = lives.read(folder, LEFT), error_words()
     if before.get("error") and before.get("trains"):
         beside = isinstance(before.get("at_s"), float) and before["at_s"] >= BEGAN_S
