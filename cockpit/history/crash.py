@@ -112,6 +112,8 @@ def lost_words(steps: int | None, seconds: float | None, exact: bool = True) -> 
 
     Not ``exact``: the newest count that was heard of a process that was killed is some tenths of a second old.
     """
+    if steps == 0 and not exact:
+        return "a few steps may be lost"
     if steps is not None and not exact:
         return f"{count_words(steps, 'step')} or a few more {'is' if steps == 1 else 'are'} lost"
     if steps is not None:
