@@ -157,6 +157,13 @@ def _named(state: State, change: str) -> str:
     return words_of(entry) if entry is not None else change
 
 
+def helpless(state: State, facts: Mapping[str, Any]) -> str | None:
+    """That ``--on-crash`` was asked for and cannot help, once that is known; ``facts``: the run's ``run.json``."""
+    if not facts.get("on_crash") or facts.get("resume_with") or state.session is not None or not state.step:
+        return None
+    return f"it would not be tried again: {state.script} does not call cockpit.session, and --resume-with was not given"
+
+
 def is_waiting(state: State) -> bool:
     """Whether another process is to begin by itself."""
     return state.crash is not None and state.crash.next_s is not None and state.phase == "starting"
