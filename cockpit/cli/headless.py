@@ -43,7 +43,7 @@ def watch(run: Run, *, quiet: bool, as_json: bool) -> int:
 
 async def _until_end(run: Run, *, quiet: bool) -> State | None:
     """The state at the end; None when the person left before it."""
-    following, progress = Following(run), Progress()
+    following, progress = Following(run), Progress(run.facts())
     leave = asyncio.Event()
     _listen(following, leave)
     watching = asyncio.create_task(_watch(following, progress, quiet=quiet))

@@ -5,6 +5,10 @@ Pure: states and a time in, lines out. The figures are the ones that the screen 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from cockpit.history import compiled, crash
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
@@ -28,7 +32,10 @@ MOVES = {"settling": "in force, measuring", "rolled_back": "rolled back"}
 class Progress:
     """Remembers what was said; ``said`` gives the lines that are due for a state."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """``facts``: of the run, what it was started with."""
+        self._facts = facts
+        self._helpless: str | None = None
         self._due_s = 0.0
         self._entries: dict[str, str] = {}
         self._no_probe: str | None = None
@@ -72,6 +79,10 @@ class Progress:
             found.append(f"crashed: {crash.words(state, now_s)}")
         if state.handoff_failed is not None and state.handoff_failed != self._handoff_failed:
             found.append(f"no hand-off was written: {state.handoff_failed}")
+        helpless = crash.helpless(state, self._facts) if state.phase == "running" else self._helpless
+        if helpless is not None and helpless != self._helpless:
+            found.append(f"after a crash {helpless}")
+        self._helpless = helpless
         self._crashed, self._handoff_failed = state.crash or self._crashed, state.handoff_failed
         return found
 

@@ -31,12 +31,12 @@ def call(verb: Verb, words: Words) -> int:
     if words.has("--json"):
         print(json.dumps(status_of(state, now_s)))
     else:
-        print("\n".join(page(state, now_s)))
+        print("\n".join(page(state, now_s, crash.helpless(state, run.facts()))))
     return 0
 
 
-def page(state: State, now_s: float) -> list[str]:
-    """The state as lines for people; – for what was not measured."""
+def page(state: State, now_s: float, helpless: str | None = None) -> list[str]:
+    """The state as lines for people; – for what was not measured. ``helpless``: why nothing would follow a crash."""
     activity = activity_of(state, now_s)
     badge = BADGES.get(activity.word, BADGES["idle"])
     since = f" for {duration(activity.for_s)}" if activity.for_s is not None else ""
@@ -51,6 +51,8 @@ def page(state: State, now_s: float) -> list[str]:
         lines.append(f"pause       {said}")
     if crashed := crash.words(state, now_s):
         lines.append(f"crashed     {crashed}")
+    if helpless is not None and state.phase in ("running", "paused"):
+        lines.append(f"on a crash  {helpless}")
     if state.probe != "connected" and state.phase in ("running", "paused"):
         lines.append(f"probe       {state.probe}: {state.probe_reason or 'figures are missing or old'}")
     if state.exit_status is not None:

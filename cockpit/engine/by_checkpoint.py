@@ -17,8 +17,9 @@ from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.knobs import RESTART
 
+from .beginnings import Beginnings, Wish
 from .crash_plan import Base, settings_of
-from .crashes import Crashes, Wish
+from .crashes import Crashes
 from .record import Record
 
 LOOK_S = 0.5
@@ -43,9 +44,16 @@ class ByCheckpoint:
     """``stop`` stops the training softly. ``clock`` gives seconds since the epoch."""
 
     def __init__(
-        self, record: Record, carried: set[str], crashes: Crashes, stop: Callable[[], None], clock: Callable[[], float]
+        self,
+        record: Record,
+        carried: set[str],
+        crashes: Crashes,
+        beginnings: Beginnings,
+        stop: Callable[[], None],
+        clock: Callable[[], float],
     ) -> None:
-        self._record, self._carried, self._crashes, self._stop, self._clock = record, carried, crashes, stop, clock
+        self._record, self._carried, self._crashes, self._beginnings = record, carried, crashes, beginnings
+        self._stop, self._clock = stop, clock
         self._asked: Asked | None = None
         self._looked_s = 0.0
 
@@ -84,7 +92,7 @@ class ByCheckpoint:
             raise CockpitError("a restart is already under way: cockpit drop calls it off while nothing was stopped")
         if not state.step:
             raise CockpitError("no step has been made yet: stop it and start it again")
-        wish = self._crashes.wish(env)
+        wish = self._beginnings.wish(env)
         if env and RESTART in wish.asked:
             raise CockpitError(", ".join(f"{name} is so already" for name in env))
         if self._crashes.bases.search is None and not now:

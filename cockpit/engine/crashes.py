@@ -7,10 +7,8 @@ is never started a second time, and nobody's deliberate end is undone.
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cockpit.history import crash as told
@@ -18,16 +16,15 @@ from cockpit.history.ends import ENDED
 from cockpit.history.state import State
 from cockpit.history.trials import entry_of, words_of
 from cockpit.model.crash import Crashed, Resumed
-from cockpit.model.environment import AS_BEGAN, check_variable
-from cockpit.model.errors import CockpitError, StartError
-from cockpit.model.events import ChangeAsked, ChangeMoved, TrainingEnded
-from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
+from cockpit.model.errors import CockpitError
+from cockpit.model.events import ChangeAsked, ChangeMoved
+from cockpit.model.knobs import ANEW, RESTART
 from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
-from cockpit.sensors.oom import OomKills
 
-from . import preload, processes
+from . import processes
 from .bases import Bases
+from .beginnings import LOST, Beginnings, Wish
 from .crash_plan import RESTART as BY_ITSELF
 from .crash_plan import (
     WAITS_S,
@@ -41,31 +38,13 @@ from .crash_plan import (
     suspects,
 )
 from .hear import Ears
-from .launch import INJECT, environment
-from .likeness import likeness_of
-from .next_environ import Known, next_of
-from .next_life import Beginning, begin_next, environ_of
+from .next_environ import Known
 from .record import Record
 from .rundir import RunDir
 
-LOST = "cockpit's engine was lost meanwhile, and with it the environment that the training ran in"
-
-
-@dataclass(frozen=True)
-class Wish:
-    """Another environment: ``asked`` and ``before`` as the ledger has them, ``environ`` whole, and what it was."""
-
-    asked: Mapping[str, Value]
-    before: Mapping[str, Any]
-    environ: Mapping[str, str]
-    was: Mapping[str, str]
-
 
 class Crashes:
-    """``clock`` gives seconds since the epoch. ``carried``: ids in the ledger that are not ``restarts``' to carry out.
-
-    ``begun``: a process was started, and the engine has not taken note of it yet.
-    """
+    """``clock`` gives seconds since the epoch. ``carried``: ids in the ledger that ``restarts`` leaves to others."""
 
     def __init__(
         self,
@@ -73,42 +52,20 @@ class Crashes:
         record: Record,
         ears: Ears,
         carried: set[str],
+        beginnings: Beginnings,
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
+        self._beginnings = beginnings
         self._run, self._record, self._ears, self._clock, self._new_id = run, record, ears, clock, new_id
         self._facts = run.facts()
-        self._environ: Mapping[str, str] | None = None
-        self._like: Mapping[str, Any] = {}
-        self._known: int | None = None
         self._carried = carried
         self._next: tuple[Base, Settings] | None = None
         self._due_s = 0.0
-        self._keepers: list[subprocess.Popen[bytes]] = []
-        self._oom = OomKills()
         self.bases = Bases(run, clock)
-        self.begun = self._given_up = False
-
-    # ---- while it trains ----
-
-    def remember(self, pids: processes.Pids | None) -> None:
-        """What the process was started with: a next one needs it, and it stands nowhere but in processes."""
-        self._keepers = [keeper for keeper in self._keepers if keeper.poll() is None]
-        self._oom.look()
-        if pids is None or pids.training == self._known:
-            return
-        alive = processes.is_alive(pids.training, pids.training_started)
-        found = environ_of(self._run, pids, self._record.state.environment or {}) if alive else None
-        if found is not None:
-            self._environ, self._like, self._known = found, likeness_of(pids.keeper), pids.training
-            self._oom.follow(pids.training)
+        self._given_up = False
 
     # ---- it has ended ----
-
-    @property
-    def starts(self) -> bool:
-        """Whether a keeper of ours is about to start a process, or has one."""
-        return any(keeper.poll() is None for keeper in self._keepers)
 
     @property
     def waits(self) -> bool:
@@ -126,14 +83,16 @@ class Crashes:
         cause = cause_of(status, left_of(lives.read(str(self._run.life), LEFT)), training, state.phase == "stopping")
         if cause is None:
             return False
-        if cause.startswith(told.KILLED) and (of_memory := self._oom.words()) is not None:
+        if cause.startswith(told.KILLED) and (of_memory := self._beginnings.oom.words()) is not None:
             cause = f"{cause}: {of_memory}"
         base, why = self.bases.find(state)
         crash = self._crash(state, status, cause, base, why)
         if base is None or self._facts.get("on_crash") != BY_ITSELF:
             self._record.happen(crash)
             return False
-        hindrance = f"process {still[0]} of it still trains" if still else LOST if self._environ is None else None
+        hindrance = (
+            f"process {still[0]} of it still trains" if still else LOST if self._beginnings.environ is None else None
+        )
         then = good_settings(state, suspects(state))
         follows = next_try(crash, state.crashes, then, base, self._waits_s())
         if hindrance or follows.wait_s is None:
@@ -205,8 +164,8 @@ class Crashes:
         """Another process of a run that has ended, or waits to be tried again. ``given``: whoever asks has this
         environment. Raises CockpitError with the reason why not."""
         state, base = self._record.state, self._goes_on_from()
-        ours = self._environ is not None
-        wish = self.wish(env, self._shells(given, state) if given is not None and not ours else None)
+        ours = self._beginnings.environ is not None
+        wish = self._beginnings.wish(env, None if ours else given)
         cause = state.crash.cause if state.crash is not None else ""
         crash = self._crash(state, state.exit_status, cause, base, None)
         since_s = state.crash.at_s if state.crash is not None else state.ended_s or 0.0
@@ -218,7 +177,7 @@ class Crashes:
         self._carried.add(change)
         self._record.happen(ChangeAsked(self._clock(), change, wish.asked))
         self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
-        self._start(change, base, then, self._clock(), state.environment or {}, wish)
+        self._begin(change, base, then, self._clock(), state.environment or {}, wish)
         return {"id": change, "note": note, "begun": True}
 
     def _goes_on_from(self) -> Base:
@@ -245,27 +204,6 @@ class Crashes:
         crash = self._crash(state, state.exit_status, cause, base, None)
         return {"reason": None, "goes_on": told.goes_on_words(crash)}
 
-    def wish(self, env: Mapping[str, str | None], environ: Mapping[str, str] | None = None) -> Wish:
-        """What ``env`` asks for, beside the environment of the present process or ``environ``. Raises CockpitError."""
-        for name, value in env.items():
-            check_variable(name, value)
-        was = environ if environ is not None else self._environ
-        if was is None:
-            raise CockpitError(LOST)
-        found = next_of(self._record.state.environment or {}, was, env, str(INJECT))
-        if (passed_over := preload.why_not(env, found.environ)) is not None:
-            raise CockpitError(passed_over)
-        asked: dict[str, Value] = {ENV + name: UNSET if value is None else value for name, value in found.asked.items()}
-        before = {ENV + name: value for name, value in found.before.items()}
-        return Wish(asked or {RESTART: ANEW}, before or {RESTART: None}, found.environ, was)
-
-    def _shells(self, given: Mapping[str, str], state: State) -> dict[str, str]:
-        """The environment of whoever asks, with what restarts have put into the training's."""
-        plain = {name: value for name, value in given.items() if not name.startswith("COCKPIT_")}
-        environ = environment(plain, self._run.data, self._run.socket)
-        asked = {name: now for name, (_, now) in (state.environment or {}).items() if now != AS_BEGAN}
-        return dict(next_of({}, environ, asked, str(INJECT)).environ)
-
     # ---- carried out ----
 
     def follow(self, change: str, base: Base, settings: Settings, wish: Wish | None = None) -> None:
@@ -276,37 +214,14 @@ class Crashes:
             ended_s = self._run.exit_status.stat().st_mtime
         except OSError:
             ended_s = self._clock()
-        self._start(change, base, settings, ended_s, known, wish)
+        self._begin(change, base, settings, ended_s, known, wish)
 
-    def _start(
-        self, change: str, base: Base, settings: Settings, since_s: float, known: Known, wish: Wish | None = None
+    def _begin(
+        self, change: str, base: Base, settings: Settings, since_s: float, known: Known, wish: Wish | None
     ) -> None:
-        """Without a ``wish`` in the environment of the last one, save what is taken back. ``since_s``: from when on it
-        is waited for. ``known``: what was asked for of the environment of the last one."""
-        state = self._record.state
-        wish = wish or Wish({RESTART: ANEW}, {RESTART: None}, self._environ or {}, self._environ or {})
-        environ = self._as_meant(known, settings, wish.environ, wish.asked)
-        back = None if RESTART in wish.asked else self._as_meant(known, settings, wish.was, {})
-        self._next, self._known, self.begun, self._given_up = None, None, True, False
-        self._environ = environ
+        self._next, self._given_up = None, False
         self._carried.discard(change)
-        begun = Beginning(change, base, settings, environ, wish.asked, wish.before, since_s, self._like, back)
-        try:
-            self._keepers.append(begin_next(self._run, state, begun))
-        except OSError as error:
-            reason = f"the new process could not be started: {error}"
-            self._record.happen(ChangeMoved(self._clock(), change, "refused", reason=reason))
-            self._record.happen(TrainingEnded(self._clock(), StartError.code))
-
-    def _as_meant(
-        self, known: Known, settings: Settings, environ: Mapping[str, str], asked: Mapping[str, Value]
-    ) -> dict[str, str]:
-        """What changes that are taken back have put into it goes back, too; and who reports to a tracker goes on under
-        its name, unless a person has chosen another."""
-        gone = {name: known[name][0] for name in known if name not in settings.env and ENV + name not in asked}
-        kept = {name: now for name, now in settings.env.items() if ENV + name not in asked}
-        found = next_of(known, environ, {**gone, **kept}, str(INJECT)).environ
-        return {**(self._record.state.identity or {}), **found}
+        self._beginnings.start(change, base, settings, since_s, known, wish)
 
     def _waits_s(self) -> tuple[float, ...]:
         told_s = self._facts.get("crash_waits_s")

@@ -12,6 +12,7 @@ from typing import Any
 from cockpit.model.errors import CockpitError
 
 from . import processes
+from .beginnings import Beginnings
 from .by_checkpoint import ByCheckpoint
 from .crashes import Crashes
 from .hear import Ears
@@ -35,8 +36,9 @@ class Following:
         self._record, self._ears, self._new_id = record, ears, new_id
         self.restarts = Restarts(run, record, ears, clock)
         carried = self.restarts.carried
-        self._crashes = Crashes(run, record, ears, carried, clock, new_id)
-        self._by_checkpoint = ByCheckpoint(record, carried, self._crashes, stop, clock)
+        self._beginnings = Beginnings(run, record, clock)
+        self._crashes = Crashes(run, record, ears, carried, self._beginnings, clock, new_id)
+        self._by_checkpoint = ByCheckpoint(record, carried, self._crashes, self._beginnings, stop, clock)
 
     # ---- asked for ----
 
@@ -85,12 +87,12 @@ class Following:
 
     def remember(self, pids: processes.Pids | None) -> None:
         """A process has begun, or goes on."""
-        self._crashes.remember(pids)
+        self._beginnings.remember(pids)
 
     def begins(self) -> bool:
         """Whether another process has been started where none was left; said once."""
         self._crashes.look()
-        begun, self._crashes.begun = self._crashes.begun, False
+        begun, self._beginnings.begun = self._beginnings.begun, False
         return begun
 
     def look(self) -> None:
@@ -106,7 +108,7 @@ class Following:
     @property
     def starts(self) -> bool:
         """Whether one that was started is on its way, however long that takes on a busy machine."""
-        return self._crashes.starts
+        return self._beginnings.starts
 
     @property
     def waits(self) -> bool:

@@ -112,6 +112,8 @@ def lost_words(steps: int | None, seconds: float | None, exact: bool = True) -> 
 
     Not ``exact``: the newest count that was heard of a process that was killed is some tenths of a second old.
     """
+    if steps == 0 and not exact:
+        return "a few steps may be lost"
     if steps is not None and not exact:
         return f"{count_words(steps, 'step')} or a few more {'is' if steps == 1 else 'are'} lost"
     if steps is not None:
@@ -153,6 +155,13 @@ def words(state: State, now_s: float) -> str | None:
 def _named(state: State, change: str) -> str:
     entry = entry_of(state, change)
     return words_of(entry) if entry is not None else change
+
+
+def helpless(state: State, facts: Mapping[str, Any]) -> str | None:
+    """That ``--on-crash`` was asked for and cannot help, once that is known; ``facts``: the run's ``run.json``."""
+    if not facts.get("on_crash") or facts.get("resume_with") or state.session is not None or not state.step:
+        return None
+    return f"it would not be tried again: {state.script} does not call cockpit.session, and --resume-with was not given"
 
 
 def is_waiting(state: State) -> bool:

@@ -9,25 +9,40 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections.abc import Mapping
 from typing import Any
 
+from ..model.names import ENV_LIFE, ENV_RUN
 from . import lives
 from .guard import attempt
 
 LEFT = "left.json"
-WORDS_LONGEST = 300
+WORDS_LONGEST = 160
+BEGAN_S = time.time()
+"""Whatever ended later ended beside this process, and not before it."""
 
 
-def leave_word(folder: str, trains: bool) -> None:
-    """The word of who trained counts before that of its launcher, which only fails with it."""
-    before = lives.read(folder, LEFT)
-    if before.get("error") and before.get("trains") and not trains:
+def place_of(environ: Mapping[str, str]) -> str | None:
+    """The folder of this process's life; None outside a run."""
+    return environ.get(ENV_LIFE) or environ.get(ENV_RUN)
+
+
+def leave_word(folder: str | None, trains: bool) -> None:
+    """The word of who trained counts before its launcher's, and the first rank's before that of others: those only fail
+    with it."""
+    if folder is None:
         return
+    before, error = lives.read(folder, LEFT), error_words()
+    if before.get("error") and before.get("trains"):
+        beside = isinstance(before.get("at_s"), float) and before["at_s"] >= BEGAN_S
+        if not trains or (error is not None and beside):
+            return
     path = os.path.join(folder, LEFT)
     new = "%s.%d" % (path, os.getpid())
     try:
         with open(new, "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "trains": trains, "error": error_words()}, file)
+            json.dump({"pid": os.getpid(), "trains": trains, "error": error, "at_s": time.time()}, file)
         os.replace(new, path)
     except OSError:
         pass  # a folder that is gone or full: nothing is known then

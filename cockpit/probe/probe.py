@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from ..model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA
+from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
 from . import orphans, unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
@@ -25,7 +25,7 @@ from .identity import Identity
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
-from .leaving import leave_word
+from .leaving import leave_word, place_of
 from .link import Link
 from .one_size import OneSize
 from .patience import least_s
@@ -321,9 +321,8 @@ class Probe:
         if self._over:
             return
         self._over, self.pulse.wanted = True, False
-        folder = self._environ.get(ENV_LIFE) or self._environ.get(ENV_RUN)
-        if folder and (self.recorder.steps or not self.child):
-            self.guard.run("leaving", leave_word, folder, self.recorder.steps > 0)
+        if self.recorder.steps or not self.child:
+            self.guard.run("leaving", leave_word, place_of(self._environ), self.recorder.steps > 0)
         self.pulse.stop(0.03)
         self.batching.closing = True
         self.guard.run("handoff", self.handoff.at_exit)

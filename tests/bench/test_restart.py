@@ -66,11 +66,11 @@ def test_restart(name: str, state_dir: Path, capsys: pytest.CaptureFixture[str])
     cold.wait()
     cold_line, cold_step = (float(line.split()[1]) - began for line in lines)
     with detached(command_of(script), state_dir, env={"PYTHONPATH": str(REPO)}) as data:
-        wait_until(lambda: (status(state_dir)["step"] or 0) > 50, "steps")
+        wait_until(lambda: (status(state_dir)["step"] or 0) > 50, "steps", 250)
         asked = time.time()
         assert ask(state_dir, "restart", "--env", "MINE=7").returncode == 0
         log = data / "output.log"
-        wait_until(lambda: len(times(log.read_text(), "STEP")) > 1, "the new process", every_s=0.01)
+        wait_until(lambda: len(times(log.read_text(), "STEP")) > 1, "the new process", 250, every_s=0.01)
         go = json.loads((data / "life-2" / "go").read_text())
         ready = json.loads((data / "life-2" / "ready.json").read_text())
         readied = os.stat(data / "life-2" / "ready.json").st_mtime

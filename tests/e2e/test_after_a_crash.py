@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,16 @@ def test_another_environment_for_it(state_dir: Path, tmp_path: Path) -> None:
         assert bad.returncode == 1 and entry["outcome"] == "rolled_back", (entry, bad.stderr)
         os.kill(status(state_dir)["pid"], signal.SIGKILL)
         wait_until(lambda: status(state_dir)["state"] == "ended", "the end", 60)
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_ranks_that_their_launcher_hands_the_words_to(state_dir: Path, tmp_path: Path, how: str) -> None:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    options = ["--on-crash", "restart", "--resume-with", "--resume {checkpoint}", "--checkpoints", f"{tmp_path}/*.pt"]
+    env = {**ENV, "OUT": str(tmp_path), "HOW": how, "OMP_NUM_THREADS": "1"}
+    done = run_under([*launch, str(TRAINERS / "ranks_resume.py")], state_dir, options, env, WAIT_S)
+    assert done.status == 0 and done.report is not None, done.talk
+    for rank in (0, 1):
+        assert f"rank {rank} resumed from epoch 3" in done.text and f"rank {rank} is through" in done.text, done.text
+    (entry,) = done.report["ledger"]
+    assert "epoch-3.pt" in entry["note"] and ("rank one is unwell" in entry["note"]) == (how == "raise"), entry

@@ -45,27 +45,31 @@ def restart(scratch: Path, *words: str) -> dict[str, Any]:
     return {"status": waited.returncode, "talk": waited.stderr, **json.loads(waited.stdout)}
 
 
-def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path) -> None:
-    """A restart that fails, then one that does not, watched by one ``cockpit run`` that sees the training go on."""
-    env = {**PAUSE, "LIVES": "3", "WORKERS": "2", "STATUS": "3"}
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path, fails: bool) -> None:
+    """A restart, or one that fails and then one that does not; one ``cockpit run`` watches all of it to the end."""
+    env = {**PAUSE, "LIVES": "3" if fails else "2", "WORKERS": "2", "STATUS": "3", "EPOCHS": "36" if fails else "24"}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_under, RELATIVE, state_dir, (), env, 600)
         begun(state_dir)
-        failed = restart(state_dir, "--env", "FAIL=1")
-        life = state_dir / "runs" / "it" / "life-2"
-        wait_until((life / "back" / "stepped").exists, "the environment of before trains again", 120, 0.05)
+        if fails:
+            failed = restart(state_dir, "--env", "FAIL=1")
+            assert (failed["outcome"], failed["status"]) == ("rolled_back", 1), failed
+            assert "status 9 before its first step" in failed["reason"]
+            life = state_dir / "runs" / "it" / "life-2"
+            wait_until((life / "back" / "stepped").exists, "the environment of before trains again", 120, 0.05)
         entry = restart(state_dir, "--env", "MINE=7")
         ours = running.result()
-    assert (failed["outcome"], failed["status"]) == ("rolled_back", 1), failed
-    assert "status 9 before its first step" in failed["reason"]
     assert entry["change"] == {"env MINE": [None, "7"]} and entry["reason"] is None, entry
     assert entry["at_step"] % 6 == 0 and entry["stall_ms"] > 0 and "torch is imported" in entry["note"]
     assert "MB of its own" in entry["note"]
     theirs = bare(tmp_path, RELATIVE, env)
-    assert losses(ours.text) == losses(theirs.text) and len(losses(ours.text)) == 36 * 6 + 1
-    assert begins(ours.text) == begins(theirs.text) * 4
+    assert losses(ours.text) == losses(theirs.text) and len(losses(ours.text)) == 6 * int(env["EPOCHS"]) + 1
+    assert begins(ours.text) == begins(theirs.text) * (4 if fails else 2)
     assert ours.status == theirs.status == 3 and ours.report is not None
-    assert (ours.report["exit_status"], ours.report["step"]) == (3, 216) and ours.talk.count("ended") <= 1, ours.talk
+    assert (ours.report["exit_status"], ours.report["step"]) == (3, 6 * int(env["EPOCHS"])) and ours.talk.count(
+        "ended"
+    ) <= 1, ours.talk
 
 
 @pytest.mark.long

@@ -82,7 +82,6 @@ def test_goes_on_in_a_new_process_with_the_new_environment(start) -> None:
     assert processes.read_exit(run.run) == (0, None)
 
 
-@pytest.mark.long
 def test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment_of_before(start) -> None:
     run = begun(start, "--fail-if", "BAD=9")
     change = restart(run, BAD="1")

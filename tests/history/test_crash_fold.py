@@ -20,7 +20,7 @@ from cockpit.history.report import text_of
 from cockpit.history.state import State
 from cockpit.history.status import status_of
 from cockpit.history.trials import entry_of
-from cockpit.model.crash import Crashed, HandoffSeen, Resumed
+from cockpit.model.crash import Crashed, HandoffSeen, Resumed, SessionSeen
 from cockpit.model.events import ChangeAsked, Event, ProbeLost, ProcessStarted, TrainingEnded
 
 KNOWN: dict[str, Any] = {
@@ -106,7 +106,7 @@ def test_what_is_told_while_it_waits_and_after() -> None:
         (0, None, True, "nothing is lost"),
         (1, None, True, "1 step is lost"),
         (34, 9.0, True, "34 steps are lost"),
-        (0, None, False, "0 steps or a few more are lost"),
+        (0, None, False, "a few steps may be lost"),
         (None, 61.0, True, "what was trained in the 61 s since then is lost"),
         (None, None, True, "what is lost is not known"),
     ],
@@ -152,6 +152,29 @@ def test_the_journal_knows_that_the_end_was_none(tmp_path: Path) -> None:
     assert not has_ended(tmp_path), "however long ago that was"
     write(state, TrainingEnded(1013.0, 0))
     assert has_ended(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "session", "told_so"),
+    [
+        ({"on_crash": "restart"}, False, True),
+        ({"on_crash": "restart"}, True, False),
+        ({"on_crash": "restart", "resume_with": "--resume {checkpoint}"}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_who_asked_for_tries_that_cannot_help_is_told_before_the_crash(
+    facts: dict[str, Any], session: bool, told_so: bool
+) -> None:
+    opened = [SessionSeen(1001.5, ("model",), 3, 1)] if session else []
+    early = fold_all([*beginning(), *opened])
+    said = Progress(facts)
+    assert not any("crash" in line for line in said.said(early, 1001.6)), "no step yet: nobody knows"
+    state = fold_all([sample(1002.0, step=9)], early)
+    lines = [line for line in said.said(state, 1002.0) if "does not call cockpit.session" in line]
+    assert len(lines) == told_so and not any("cockpit.session" in line for line in said.said(state, 1003.0))
+    shown = page(state, 1002.0, told.helpless(state, facts))
+    assert any(line.startswith("on a crash  it would not be tried again") for line in shown) == told_so
 
 
 def test_a_hand_off_that_failed_leaves_the_one_before() -> None:

@@ -95,6 +95,11 @@ def test_a_life_goes_on_or_says_why_not(forks, run_dir):
     older = forks.run(train(run_dir, "run.epochs(3)"), run_dir=run_dir, life=6)
     assert older.told[0].startswith("cockpit: hand-off 3 was not used: it is damaged")
     assert older.own[0] == "restored 2 step 6" and older.own[-1] == "done"
+
+
+@pytest.mark.long
+def test_a_life_that_finds_none_begins_anew_only_where_there_never_was_one(forks, run_dir):
+    assert forks.run(train(run_dir), run_dir=run_dir).own[-1] == "done"
     for each in (run_dir / "handoff").glob("[0-9]"):
         (each / "manifest.json").unlink()
     none = forks.run(train(run_dir), run_dir=run_dir, life=7)

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,18 @@ def test_what_nobody_caught(tmp_path: Path, source: str, status: int, error: str
 def test_who_is_killed_leaves_no_word(tmp_path: Path) -> None:
     assert ended(tmp_path, "import os; os.kill(os.getpid(), 9)") == (-9, None)
     assert ended(tmp_path / "gone", "raise RuntimeError") == (1, None)
+
+
+def test_the_first_of_several_that_fail_together(tmp_path: Path) -> None:
+    word = {"pid": 1, "trains": True, "error": "RuntimeError: the reason", "at_s": time.time() + 60.0}
+    (tmp_path / "left.json").write_text(json.dumps(word))
+    _, left = ended(tmp_path, "raise RuntimeError('connection closed by peer')")
+    assert left == word, "it ended beside this one, which failed with it"
+    _, left = ended(tmp_path, "pass")
+    assert left is not None and left["error"] is None
+    (tmp_path / "left.json").write_text(json.dumps({**word, "at_s": time.time() - 60.0}))
+    _, left = ended(tmp_path, "raise RuntimeError('another run of the script')")
+    assert left is not None and left["error"] == "RuntimeError: another run of the script"
 
 
 def test_the_word_of_who_trained_counts_before_its_launchers(tmp_path: Path) -> None:
