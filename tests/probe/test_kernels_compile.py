@@ -15,8 +15,8 @@ from kernels_harness import Net, batch, control, net, row, train
 from torch import nn
 
 from cockpit.probe.groups import Refused
-from cockpit.probe.kernels import compiling
-from cockpit.probe.kernels.late_hooks import LateHooks
+from cockpit.probe.kernels import compiling, late_hooks
+from cockpit.probe.kernels.late_hooks import CompiledIn
 
 
 @pytest.fixture(autouse=True)
@@ -389,8 +389,129 @@ def test_hooks_run_that_came_after_it_was_compiled_and_those_that_were_compiled_
 def test_no_model_lives_on_because_its_hooks_hold_it():
     model = net()
     model.one.register_forward_hook(lambda *_, holder=model: None)
-    hooks, alive = LateHooks(torch), weakref.ref(model)
+    hooks, alive = CompiledIn(torch), weakref.ref(model)
     assert not hooks.differ(model)
     del model
     gc.collect()
     assert alive() is None
+
+
+def hook_on_a_tensor(model):
+    return torch.ones(2, requires_grad=True).register_hook(lambda grad: grad)
+
+
+def hook_on_what_a_leaf_gathers(model):
+    return model.one.weight.register_post_accumulate_grad_hook(lambda _: None)
+
+
+def hook_on_a_node_of_the_graph(model):
+    return (model.one.weight * 2).grad_fn.register_hook(lambda *_: None)
+
+
+def test_a_model_is_looked_through_only_where_a_hook_of_a_module_came_or_went(monkeypatch):
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(20)))
+    model.one = model[0]
+    handles = [part.register_forward_hook(lambda *_: None) for part in model]
+    looked, look = [], CompiledIn._look
+    monkeypatch.setattr(CompiledIn, "_look", lambda hooks, module: (looked.append(1), look(hooks, module))[1])
+    hooks = CompiledIn(torch)
+    assert not any(hooks.differ(model) for _ in range(20)) and len(looked) == 1
+    for hooked in (hook_on_a_tensor, hook_on_what_a_leaf_gathers, hook_on_a_node_of_the_graph):
+        for _ in range(3):
+            handle = hooked(model)
+            assert not hooks.differ(model)
+            handle.remove()
+            assert not hooks.differ(model)
+        assert len(looked) == 1, hooked.__name__
+    handles[13].remove()
+    assert hooks.differ(model) and len(looked) == 2, "at the very next call, however many there are"
+
+
+def another_dict(model):
+    model.one._forward_hooks = {}
+
+
+def another_dict_with_a_hook_in_it(model):
+    model.one._forward_hooks = {"mine": lambda *_: None}
+
+
+def emptied_by_hand(model):
+    model.one._forward_hooks.clear()
+
+
+def test_a_table_of_hooks_that_the_script_changes_by_hand_is_noticed_and_fails_nothing(quick):
+    model = net()
+    model.one.register_forward_hook(lambda *_: None)
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    train(model, 1)
+    before, table = dict(model.one._forward_hooks), model.one._forward_hooks
+    for changed in (another_dict, another_dict_with_a_hook_in_it, emptied_by_hand):
+        changed(model)
+        train(model, 1)
+        assert row(kernels, "compile").note.startswith("runs uncompiled"), changed.__name__
+        table.update(before)
+        model.one._forward_hooks = table
+        train(model, 1)
+        assert row(kernels, "compile").in_force == "default", changed.__name__
+    assert not kernels.roots[0].notices
+    model.one._forward_hooks = {**before, "plain": lambda *_: None}  # a plain one from the first call on
+    hooks = CompiledIn(torch)
+    assert not hooks.differ(model) and not hooks.differ(model)
+    del model.one._forward_hooks["plain"]
+    assert hooks.differ(model)
+
+
+def test_code_that_is_made_anew_has_the_hooks_that_are_there_then(quick):
+    model, seen = net(), []
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    train(model, 1)
+    kernels.land({"compile": "off"})
+    late = model.one.register_forward_hook(lambda *_: seen.append(torch.compiler.is_compiling()))
+    for times, mode in enumerate(("max-autotune", "default"), 1):
+        kernels.land({"compile": mode})
+        train(model, 2)
+        assert row(kernels, "compile").in_force == mode and seen == [True] * 2 * times, "the hook is compiled in"
+    late.remove()
+    train(model, 1)
+    assert "is gone" in row(kernels, "compile").note and not kernels.roots[0].notices
+
+
+def test_what_fails_in_looking_for_hooks_is_no_failed_compile(quick, monkeypatch):
+    def failing(*_):
+        raise OSError("of ours")
+
+    model, bare = net(), net()
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    monkeypatch.setattr(late_hooks, "_filled", failing)
+    assert train(model, 3) == train(bare, 3)
+    root, said = kernels.roots[0], row(kernels, "compile")
+    assert not root.notices and root.setting.compile == "default"
+    assert said.in_force == "off" and said.note.startswith("runs uncompiled: ") and "of ours" in said.note
+
+
+def test_what_a_failed_compile_falls_back_on_is_not_made_anew_in_the_same_call(quick, monkeypatch):
+    made, compiled_call = [], compiling.compiled_call
+
+    def compiled(torch, mode):
+        made.append(mode)
+        return compiled_call(torch, mode) if mode == "default" else failing
+
+    def failing(*_):
+        raise RuntimeError("no such mode here")
+
+    monkeypatch.setattr(compiling, "compiled_call", compiled)
+    model = net()
+    kernels = control(model)
+    kernels.land({"compile": "default"})
+    train(model, 1)
+    model.one.register_forward_hook(lambda *_: None)
+    train(model, 1)
+    kernels.land({"compile": "max-autotune"})
+    train(model, 1)
+    assert made == ["default", "max-autotune"] and kernels.roots[0].setting.compile == "default"
+    train(model, 1)
+    assert made == ["default", "max-autotune", "default"], "now that it is what is asked for, with the hook"
+    assert row(kernels, "compile").in_force == "default"

@@ -117,6 +117,7 @@ class RootKernels:
             compiling.load(self._watch)
         self._former, self.setting = self.setting, wanted
         self.mind()
+        self.late_hooks.asked()
         self._tried.clear()
         self.seen = self.partly = None
         self.calls = 0
@@ -199,7 +200,7 @@ class RootKernels:
             inner = getattr(error, "inner_exception", None)  # what torch wraps when a backend fails
             reason = why(inner if isinstance(inner, Exception) else error)
         else:
-            if self.late_hooks.words is None or self.setting.compile in (SCRIPT, compiling.OFF):
+            if kept is not None and (self.late_hooks.words is None or self.setting.compile in (SCRIPT, compiling.OFF)):
                 self._tried.add(kind)
             return result
         # outside of the handler: what is raised now is the script's own, and the only one that its user should see
@@ -209,6 +210,7 @@ class RootKernels:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""
         lost = "its random numbers were drawn twice" if kept is None else kept.put_back()
         back = self._former if self._former != self.setting else Setting()
+        self.late_hooks.keep(back, back._replace(autocast=SCRIPT))
         result = self._run(back, evaluates, module, args, kwargs)
         self._give_up(back, "%s (this step's forward ran twice%s)" % (reason, ": " + lost if lost else ""))
         return result
@@ -263,7 +265,7 @@ class RootKernels:
             previous = self.previous
             return module._call_impl(*args, **kwargs) if previous is None else previous(*args, **kwargs)
         wrapped = compiling.wrapped_by_compile(module)
-        if setting.compile == compiling.OFF or self.late_hooks.differ(module):
+        if setting.compile == compiling.OFF or self.late_hooks.differ(setting, module, self._compiled):
             return module._call_impl(*args, **kwargs) if wrapped is None else wrapped(*args, **kwargs)
         call = self._compiled.get(setting)
         if call is None:
