@@ -173,7 +173,8 @@ def _codes(module: ModuleType) -> list[CodeType]:
         if isinstance(item, type):
             todo.extend(vars(item).values())
         elif isinstance(item, FunctionType):
-            todo.append(item.__code__)
+            # what contextlib makes of ours bears our name, and its code is everybody's: that stays as Dynamo finds it
+            todo.append(getattr(item, "__wrapped__", item.__code__))
         elif isinstance(item, CodeType):
             found.append(item)
             todo.extend(c for c in item.co_consts if isinstance(c, CodeType))
