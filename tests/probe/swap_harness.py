@@ -20,10 +20,19 @@ from cockpit.probe.swap import LoaderControl, install, is_source
 
 
 def children() -> set[int]:
-    """Process ids of this process's children, but for multiprocessing's own tracker, which stays."""
+    """Process ids of this process's children, but for those that stay: multiprocessing's own tracker, and the one that
+    other tests fork their trainings from."""
     me = os.getpid()
     pids = Path("/proc/%d/task/%d/children" % (me, me)).read_text().split()
-    return {int(pid) for pid in pids} - {resource_tracker._resource_tracker._pid}  # type: ignore[attr-defined]
+    stays = {pid for pid in pids if b"/forked.py\0" in _command(pid)}
+    return {int(pid) for pid in pids if pid not in stays} - {resource_tracker._resource_tracker._pid}  # type: ignore[attr-defined]
+
+
+def _command(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 class Harness:
