@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..model.errors import CockpitError
-from ..model.knobs import SCRIPT, Value, show_value
+from ..model.knobs import SCRIPT, Value
 
 DEFAULT_PREFETCH = 2
 """What torch itself takes where workers exist and nobody said."""
@@ -42,10 +42,6 @@ class Group(NamedTuple):
     def capacity(self) -> int:
         """Batches that may be ready or on their way ahead of the script; 0 without workers."""
         return self.num_workers * (self.prefetch_factor or 0)
-
-    def words(self) -> str:
-        """The group as a person reads it, for reasons."""
-        return ", ".join("%s %s" % (name, show_value(value)) for name, value in self._asdict().items())
 
 
 class Path:

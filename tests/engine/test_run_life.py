@@ -145,15 +145,20 @@ def test_two_engines_race_and_one_stays(start) -> None:
         thread.join(30)
     assert found == [True] * 4
     first = run.engine()
-    time.sleep(0.5)
+    ours = b"engine/__main__.py\0" + os.fsencode(run.run.data)
+
+    def engines() -> list[int]:
+        return [pid for pid in processes.list_pids(processes.PROC) if ours in command_of(pid)]
+
+    wait_for(lambda: engines() == [first], "the others to leave")
     assert run.engine() == first
-    engines = [
-        pid
-        for pid in processes.list_pids(processes.PROC)
-        if b"engine/__main__.py\0" + os.fsencode(run.run.data)
-        in (Path(f"/proc/{pid}/cmdline").read_bytes() if Path(f"/proc/{pid}").exists() else b"")
-    ]
-    assert engines == [first]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_engine_that_comes_before_the_start_leaves_it_alone(state_dir: Path, tmp_path: Path) -> None:
