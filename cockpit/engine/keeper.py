@@ -108,9 +108,16 @@ def wait_until_gone(folder: str, pid: int, started_ticks: int | None) -> bool:
         if started(pid) != started_ticks or started_ticks is None:
             break
         if turn == 400:
-            os.kill(pid, signal.SIGKILL)
+            end(pid)
         time.sleep(0.1)
     return not os.path.exists(os.path.join(folder, "stop"))
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # just then it has
 
 
 def become_subreaper() -> None:

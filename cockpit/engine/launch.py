@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cockpit.model.errors import StartError, UsageError
-from cockpit.model.names import ENV_LIFE, ENV_PACKAGE, ENV_RUN, ENV_SOCKET
+from cockpit.model.names import ENV_LIFE, ENV_PACKAGE, ENV_RUN, ENV_SOCKET, ENV_WARM, ENV_WAS
 
 PACKAGE = Path(__file__).resolve().parent.parent
 INJECT = PACKAGE / "probe" / "inject"
@@ -85,6 +85,12 @@ def with_variables(environ: Mapping[str, str], variables: Mapping[str, str | Non
     """The environment with those set; None takes one away."""
     kept = {name: value for name, value in environ.items() if name not in variables}
     return kept | {name: value for name, value in variables.items() if value is not None}
+
+
+def for_a_first_life(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what marks a later life: a run may be started from within one of another run."""
+    marks = (ENV_LIFE, ENV_WARM)
+    return {name: value for name, value in environ.items() if name not in marks and not name.startswith(ENV_WAS)}
 
 
 def environment(environ: Mapping[str, str], data: Path, socket: Path) -> dict[str, str]:

@@ -224,7 +224,7 @@ class Restarts:
         self._written = None
         self._write_start(str(prepared), change)
         os.rename(prepared, folder)  # whoever finds the folder finds it whole
-        base = {"argv": facts["argv"], "cwd": facts["cwd"]}
+        base = {"argv": facts["argv"], "cwd": facts["cwd"], "window": facts.get("window")}
         known = self._record.state.environment or {}
         was = {name: value for name, value in (environ_of(self._run, pids, known) or {}).items() if name != ENV_WARM}
         began = {name: value for name, value in environ.items() if name.startswith(ENV_WAS)}

@@ -84,7 +84,9 @@ def start_run(spec: Spec) -> RunDir:
         check_resume(spec.resume_with, argv)
     run = new_rundir(script, spec.name, runs_folder(spec.state_dir, environ), safe_sockets())
     _write_facts(run, spec, argv, script, cwd)
-    env = launch.environment(launch.with_variables(environ, spec.variables), run.data, run.socket)
+    env = launch.environment(
+        launch.with_variables(launch.for_a_first_life(environ), spec.variables), run.data, run.socket
+    )
     plan = json.dumps({"argv": argv, "env": env, "cwd": str(cwd), "window": spec.window}).encode()
     _spawn_engine(run, plan, environ)
     return run

@@ -58,13 +58,20 @@ class Identity:
         return [self.message()] if self._told else []
 
 
+def _named(module: str, name: str) -> Any:
+    """What a module calls so, if it is there. One that is to be imported when it is first used is not asked: that would
+    import it, in our thread."""
+    found = sys.modules.get(module)
+    return None if found is None else object.__getattribute__(found, "__dict__").get(name)
+
+
 def _wandb() -> list[str]:
-    settings = getattr(getattr(sys.modules.get("wandb"), "run", None), "_settings", None)
+    settings = getattr(_named("wandb", "run"), "_settings", None)
     return _texts(getattr(settings, "run_id", None))
 
 
 def _mlflow() -> list[str]:
-    stack = getattr(sys.modules.get("mlflow.tracking.fluent"), "_active_run_stack", None)
+    stack = _named("mlflow.tracking.fluent", "_active_run_stack")
     every = getattr(stack, "get_all_thread_values", None)
     stacks = [stack] if every is None else list(every().values())
     # the outermost: what is nested in it begins anew each time

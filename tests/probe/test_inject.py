@@ -100,6 +100,18 @@ def test_a_sitecustomize_that_is_hidden_runs_as_if_it_were_not(tmp_path, content
         assert ours[0] == bare[0]
 
 
+def test_a_sitecustomize_that_takes_names_away_takes_none_of_ours(tmp_path):
+    """It may end with ``del os``, or call something by a name that stands in ours."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "sitecustomize.py").write_text("import os, sys\n_load = _ours = 1\ndel os, sys\nMARK = 5\n")
+    lib = tmp_path / "lib"
+    (lib / "torch").mkdir(parents=True)
+    (lib / "torch" / "__init__.py").write_text("VERSION = 3\n")
+    env = {**probe_env(tmp_path / "run"), "PYTHONPATH": f"{INJECT}:{tmp_path / 'theirs'}:{lib}"}
+    out, err, status = run("import torch, sitecustomize; print(torch.VERSION, sitecustomize.MARK)", env)
+    assert (out, err, status) == ("3 5\n", "", 0)
+
+
 def test_two_injected_folders_do_not_chase_each_other(tmp_path):
     other = tmp_path / "inject"
     other.mkdir()

@@ -106,6 +106,17 @@ def test_waits_without_doing_anything_and_ends_with_a_training_that_ends(make: M
     assert not life.go() and lives.current(str(tmp_path)) == str(tmp_path)
 
 
+def test_a_sitecustomize_of_the_users_that_fails_lets_it_begin_no_sooner(make: Make, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import os\ndel os\nraise ValueError('theirs')\n")
+    life = make(script(tmp_path, "print('never')"), {"PYTHONPATH": str(theirs)}, cold=True)
+    life.ready()
+    time.sleep(0.5)
+    life.leave()
+    assert life.ended() == 0 and "never" not in life.output
+
+
 def test_what_is_given_up_ends_and_nobody_can_hand_over_to_it(make: Make, tmp_path: Path) -> None:
     life = make(script(tmp_path, "print('never')"), cold=True, back={})
     life.ready()

@@ -138,11 +138,20 @@ if os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
         sys.meta_path.insert(0, _waiter)
     sys.meta_path.append(_Provider())
 
+_waits = os.environ.get("COCKPIT_WARM") and os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9)
 _path = _next_sitecustomize()
-if _path:
-    __file__ = _path
-    with open(_path, "rb") as _file:
-        _code = compile(_file.read(), _path, "exec")
-    exec(_code, globals())
-if os.environ.get("COCKPIT_WARM") and os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
-    _wait_for_our_turn(_waiter)
+try:
+    if _path:
+        __file__ = _path
+        with open(_path, "rb") as _file:
+            _code = compile(_file.read(), _path, "exec")
+        # names of its own: it may take away, or call by another meaning, what we go on using
+        _kept = ("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "__file__")
+        _names = {_name: globals()[_name] for _name in _kept if _name in globals()}
+        try:
+            exec(_code, _names)
+        finally:
+            globals().update({_name: _value for _name, _value in _names.items() if _name not in globals()})
+finally:
+    if _waits:  # also where that file fails, as a Python that begins outlives it: two must never train at once
+        _wait_for_our_turn(_waiter)
