@@ -109,9 +109,7 @@ class Thing:
 
 def test_the_lines_for_the_script_run_and_those_without_cockpit_are_the_tested_ones() -> None:
     (three,) = [text for kind, text in BLOCKS if kind == "python"]
-    (two,) = [
-        text for kind, text in BLOCKS if kind == "text" and "import session" in text
-    ]
+    (two,) = [text for kind, text in BLOCKS if kind == "text" and "import session" in text]
     names: dict[str, Any] = {name: Thing() for name in ("model", "optimizer", "scheduler")}
     exec(f"{three}    pass", names)
     assert (names["epoch"], names["run"].restored) == (89, None)

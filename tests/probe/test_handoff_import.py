@@ -59,3 +59,21 @@ def test_another_of_that_name_stays_what_the_script_means(without, tmp_path):
     (tmp_path / "cockpit.py").write_text("WHOSE = 'theirs'\n")
     env = {**probe_env(tmp_path / "run"), "PYTHONPATH": f"{INJECT}:{tmp_path}"}
     assert run("import cockpit; print(cockpit.WHOSE)", env, without) == "theirs\n"
+
+
+def test_a_life_without_a_probe_does_not_begin_again_at_epoch_0(tmp_path):
+    """Another torch than the run began with, which the probe cannot watch: nothing could be restored."""
+    life = tmp_path / "life-2"
+    life.mkdir()
+    env = {**bare_env(), "PYTHONPATH": str(ROOT), "COCKPIT_LIFE": str(life)}
+    own = f"import json, os; json.dump({{'training': os.getpid()}}, open({str(life / 'pids.json')!r}, 'w'))\n"
+    use = "from cockpit import session" + USE
+    assert run(own + use, env) == "[0, 1, 2] None 0\n", "nothing was handed to it"
+    (life / "go").write_text('{"handoff": "/somewhere/handoff/3"}')
+    done = subprocess.run(
+        [sys.executable, "-c", own + use], env=env, cwd="/", capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 75 and done.stdout == ""
+    assert "nothing can be restored" in done.stderr and "Traceback" not in done.stderr
+    other = f"import json; json.dump({{'training': 1}}, open({str(life / 'pids.json')!r}, 'w'))\n"
+    assert run(other + use, env) == "[0, 1, 2] None 0\n", "what that process starts is another training"

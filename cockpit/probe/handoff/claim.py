@@ -37,6 +37,14 @@ def _holder(path: str) -> int | None:
         return None
 
 
+def goes_on_without_us(life: str) -> bool:
+    """Whether this very process is to go on from a hand-off: asked where no probe is in it that could restore one."""
+    mine = any(
+        lives.read(folder, lives.PIDS).get("training") == os.getpid() for folder in (life, os.path.dirname(life))
+    )
+    return mine and was_handed_over(life)
+
+
 def was_handed_over(life: str) -> bool:
     """Whether the process before has written a hand-off for this life, or for the one whose place it takes."""
     return any(lives.read(folder, lives.GO).get(lives.HANDOFF) for folder in (life, os.path.dirname(life)))

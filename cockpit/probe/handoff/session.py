@@ -6,12 +6,15 @@ lives under a private name and may be another copy of this package. It imports n
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...model.errors import CockpitError
-from ...model.names import PRIVATE
+from ...model.names import ENV_LIFE, NOT_RESTORED, PRIVATE
+from .claim import goes_on_without_us
+from .telling import tell
 
 LIVE: list[Any] = []
 """The probe's ``Handoff`` of this process, put there by ``install``; only ever in the private copy."""
@@ -99,5 +102,9 @@ def begin(things: dict[str, Any]) -> Session:
                 )
     private = sys.modules.get(PRIVATE + ".probe.handoff.session")
     live = private.LIVE if private is not None else ()
+    life = os.environ.get(ENV_LIFE)
+    if not live and life and goes_on_without_us(life):
+        tell("the probe is not here, so nothing can be restored; the training ends here rather than begin anew")
+        raise SystemExit(NOT_RESTORED)
     session: Session = live[0].open(things) if live else Session()
     return session
