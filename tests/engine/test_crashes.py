@@ -161,11 +161,17 @@ def test_a_person_restarts_what_has_ended(start) -> None:
     (entry,) = [each for each in state.ledger if each.id == change]
     assert entry.change == {"env MINE": (None, "7")} and "hand-off after 2 epochs" in (entry.note or "")
     assert steps(run) == [*range(5, 50, 5), *range(45, STEPS * EPOCHS + 1, 5)]
-    ensure_engine(run.run, to_show=True)
-    again = run.ask("restart", env={}, environ=environ)
+
+    def asked(**more: Any) -> Any:
+        ensure_engine(run.run, to_show=True)  # of a run that has ended it stays for a moment only
+        try:
+            return run.ask("restart", env={}, **more)
+        except (OSError, AssertionError):  # it has just left
+            return None
+
+    again = wait_for(lambda: asked(environ=environ), "an answer")
     assert not again["ok"] and "status 0" in again["error"]
-    ensure_engine(run.run, to_show=True)  # it stays no longer than somebody looks
-    assert run.ask("restart", env={}, only_look=True)["result"]["reason"] == again["error"]
+    assert wait_for(lambda: asked(only_look=True), "an answer")["result"]["reason"] == again["error"]
 
 
 @pytest.mark.long

@@ -46,6 +46,17 @@ def nobody_stays_listed(torchs_table):
 
 
 @pytest.fixture(autouse=True)
+def autocast_as_it_was():
+    """What a change has put in its place stays as long as the process: another test's autocast is its own."""
+    import torch
+
+    kind = torch.amp.autocast_mode.autocast
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "__enter__", kind.__enter__)
+        yield
+
+
+@pytest.fixture(autouse=True)
 def nothing_compiled_yet():
     """The probe asks Dynamo whether this process has compiled anything: what other tests compiled is not meant."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)

@@ -218,7 +218,8 @@ def test_ctrl_z_gives_the_shell_back_and_fg_returns(pane: Pane) -> None:
             break
     else:
         raise AssertionError("it was never suspended")
-    assert LEFT_ALTERNATE in pane.seen[-200:] and termios.tcgetattr(pane.terminal) == pane.before
+    pane.until(LEFT_ALTERNATE)  # written before it stopped, and perhaps not read yet
+    assert termios.tcgetattr(pane.terminal) == pane.before
     pane.seen = b""
     os.kill(pane.pid, signal.SIGCONT)
     pane.until(b"leave")
