@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.history.knobs import knob_rows, no_loader, probe_failed, queued
+from cockpit.history.knobs import knob_rows, no_loader, probe_failed, queued, rows_for
 from cockpit.history.ranks import not_yet
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart, words_of
@@ -92,8 +92,7 @@ def ask(
 
 def _apart(state: State, knobs: Mapping[str, Value], loader: str | None) -> tuple[dict[str, Value], dict[str, Value]]:
     """(what may land at once, what has to wait for a boundary). A loader's workers and what goes with them stay one."""
-    named = [report for info in state.loaders if info.id == loader for report in info.knobs]
-    rows = {row.name: row for row in (named or knob_rows(state))}
+    rows = rows_for(state, loader)
     waits = {name for name in knobs if name in BATCH_KNOBS}
     group = [name for name in knobs if name in LOADER_KNOBS]
     # where no loader has been seen there may never be one: what needs none does not wait for it

@@ -158,10 +158,15 @@ def is_answered(state: State, entry: Entry) -> bool:
     return True
 
 
+def rows_for(state: State, loader: str | None) -> dict[str, KnobRow | KnobReport]:
+    """What is told of each knob, by name: of the loader that is named, where it is known, else of all that train."""
+    named = [report for info in state.loaders if info.id == loader for report in info.knobs]
+    return {row.name: row for row in (named or knob_rows(state))}
+
+
 def can_be_now(state: State, entry: Entry) -> bool:
     """Whether nothing of a change has to wait for a boundary, as far as the rows tell."""
-    named = [report for info in state.loaders if info.id == entry.loader for report in info.knobs]
-    rows = {row.name: row for row in (named or knob_rows(state))}
+    rows = rows_for(state, entry.loader)
     return all(rows[name].can_now or not rows[name].can for name in entry.asked if name in rows)
 
 
