@@ -85,6 +85,11 @@ class Base:
     at_s: float | None = None
 
 
+def has_epochs_left(base: Base | None) -> bool:
+    """Whether whoever goes on from it has still to train, as far as it tells."""
+    return base is not None and base.epochs_left != 0
+
+
 @dataclass(frozen=True)
 class Settings:
     """Of a process: ``setup`` and ``loaders`` as in start.json, ``env`` as it was asked for (None: taken away)."""

@@ -33,6 +33,7 @@ from .crash_plan import (
     begun_with,
     cause_of,
     good_settings,
+    has_epochs_left,
     left_of,
     next_try,
     suspects,
@@ -183,14 +184,17 @@ class Crashes:
     def _goes_on_from(self) -> Base:
         """Raises CockpitError with the reason why nothing can begin."""
         state = self._record.state
-        if state.exit_status == 0:
-            raise CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
+        through = CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
+        if state.exit_status == 0 and state.stopping_until_s is None:
+            raise through
         still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
         if still:
             raise CockpitError(f"process {still[0]} of {state.run} still trains: end it first")
         base, why = (self._next[0], None) if self._next is not None else self.bases.find(state)
         if base is None:
             raise CockpitError(str(why))
+        if state.exit_status == 0 and not has_epochs_left(base):
+            raise through  # it was stopped, and had just come to its end
         return base
 
     def preview(self) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from cockpit.model.errors import CockpitError
 from . import processes
 from .beginnings import Beginnings
 from .by_checkpoint import ByCheckpoint
+from .crash_plan import has_epochs_left
 from .crashes import Crashes
 from .hear import Ears
 from .record import Record
 from .restarts import Restarts
 from .rundir import RunDir
+from .spent import remove_handoffs
 
 
 class Following:
@@ -33,7 +35,7 @@ class Following:
         new_id: Callable[[], str],
         stop: Callable[[], None],
     ) -> None:
-        self._record, self._ears, self._new_id = record, ears, new_id
+        self._run, self._record, self._ears, self._new_id = run, record, ears, new_id
         self.restarts = Restarts(run, record, ears, clock)
         carried = self.restarts.carried
         self._beginnings = Beginnings(run, record, clock)
@@ -122,4 +124,12 @@ class Following:
         # whoever is to be restarted once it has saved has ended by itself
         self._by_checkpoint.call_off("the training ended before it had written another checkpoint")
         still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
-        return self._crashes.after_the_end(status, pids.training if pids is not None else None, still)
+        if self._crashes.after_the_end(status, pids.training if pids is not None else None, still):
+            return True
+        if status == 0 and not still and not self._stopped_short():
+            remove_handoffs(self._run)
+        return False
+
+    def _stopped_short(self) -> bool:
+        """Whether somebody has stopped it, and a hand-off is there from which a person may have it go on."""
+        return self._record.state.phase == "stopping" and has_epochs_left(self._crashes.bases.handoff())

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from cockpit.model.names import HANDOFF_FOLDER
+from cockpit.probe.handoff.folder import is_left_over
 
 from .rundir import RunDir, rundir_at
 from .runs import is_over
@@ -23,9 +24,9 @@ KEPT_S = 30 * 86400.0
 AT_ONCE = 20
 OURS = re.compile(
     r"\.?(journal-\d{6,}[-a-z]*\.jsonl(\.gz)?|run\.json|start\.json|pids\.json|exit_status|output\.log"
-    r"|engine\.(log|lock|json)|probe_error|left\.json)(\.\w+)?"
+    r"|engine\.(log|lock|json)|probe_error|left\.json|trained)(\.\w+)?"
 )
-LIVES, HANDOFFS = re.compile(r"\.?life-\d+(\.\d+)?"), re.compile(r"\d+(\.new)?|life-[-\w]+\.pid")
+LIVES, CLAIMS = re.compile(r"\.?life-\d+(\.\d+)?"), re.compile(r"life-[-\w]+\.pid")
 
 
 def old_runs(run: RunDir, now_s: float) -> list[str]:
@@ -44,7 +45,8 @@ def _is_ours(run: RunDir, name: str) -> bool:
     """Later processes of the run and its hand-offs, which may be large."""
     if name != HANDOFF_FOLDER:
         return LIVES.fullmatch(name) is not None
-    return all(HANDOFFS.fullmatch(each) for each in os.listdir(run.data / name))
+    names = os.listdir(run.data / name)
+    return all(each.isdigit() or is_left_over(each) or CLAIMS.fullmatch(each) for each in names)
 
 
 def _forget(run: RunDir) -> bool:

@@ -266,7 +266,7 @@ def main() -> None:
             print("saving", flush=True)
             time.sleep(chosen.save_s)
             print("saved", flush=True)
-            sys.exit(128 + number)
+            sys.exit(128 + number if chosen.stop_status is None else chosen.stop_status)
 
         signal.signal(signal.SIGTERM, save)
     name, _, status = (chosen.fail_if or "").partition("=")

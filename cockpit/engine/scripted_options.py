@@ -17,6 +17,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--exit", type=int, default=0, help="exit status; negative: end by that signal")
     parser.add_argument("--save-s", type=float, default=None, help="handle SIGTERM by saving for so long")
+    parser.add_argument("--stop-status", type=int, default=None, help="how it ends then, if not by the signal's number")
     parser.add_argument("--print-every", type=int, default=10, help="steps between lines of output; 0: none")
     parser.add_argument("--silent", action="store_true", help="say nothing to the engine, as if torch never came")
     parser.add_argument("--refuse", action="append", default=[], metavar="KNOB=REASON")

@@ -52,7 +52,7 @@ def test_old_and_many_are_forgotten_the_newest_and_the_young_are_kept(tmp_path: 
 def test_later_processes_and_hand_offs_go_with_it(tmp_path: Path, few: None) -> None:
     for name in "abcd":
         run = ended(tmp_path, name, NOW_S - 9.0 * KEPT_S - ord(name))
-        for folder in ("handoff/1", "handoff/2.new", "life-2/back", ".life-3.77"):
+        for folder in ("handoff/1", "handoff/2.new", "handoff/3.gone", "life-2/back", ".life-3.77"):
             (run.data / folder).mkdir(parents=True)
         (run.data / "handoff" / "life-1.pid").write_text("7")
         (run.data / "handoff" / "1" / "state.pt").write_text("x")

@@ -25,6 +25,8 @@ from .contents import Contents, contents_of
 
 SCHEMA = 1
 STATE, MANIFEST = "state.pt", "manifest.json"
+NEW, GONE = ".new", ".gone"
+"""After the number of one that is being written, and of one that is being removed."""
 KEPT = 2
 NONE_LEFT = 1 << 20
 MARGIN = 16 << 20
@@ -87,7 +89,7 @@ def write(
                 "it needs %s on the disk of %s, and %s are free" % (words_of(need), folder, words_of(max(0, room)))
             )
         number = max(numbers(folder), default=0) + 1
-        new = os.path.join(folder, "%d.new" % number)
+        new = os.path.join(folder, "%d%s" % (number, NEW))
         os.mkdir(new, 0o700)
     except OSError as error:
         raise Refused("%s cannot be written: %s" % (folder, error.strerror or error)) from None
@@ -181,9 +183,14 @@ def numbers(folder: str) -> list[int]:
 
 def _sweep(folder: str) -> None:
     """What a write that was killed has left."""
-    for name in os.listdir(folder):
-        if name.endswith((".new", ".gone")) and name.partition(".")[0].isdigit():
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    for name in filter(is_left_over, os.listdir(folder)):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def is_left_over(name: str) -> bool:
+    """Whether it is the name of one that somebody began to write or to remove, and was killed over."""
+    number, dot, rest = name.partition(".")
+    return number.isdigit() and dot + rest in (NEW, GONE)
 
 
 def _prune(folder: str) -> None:
@@ -191,10 +198,10 @@ def _prune(folder: str) -> None:
     for number in numbers(folder)[KEPT:]:
         path = os.path.join(folder, str(number))
         try:
-            os.rename(path, path + ".gone")
+            os.rename(path, path + GONE)
         except OSError:
             continue
-        shutil.rmtree(path + ".gone", ignore_errors=True)
+        shutil.rmtree(path + GONE, ignore_errors=True)
 
 
 # ---- reading ----
