@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cockpit.history.knobs import training_loaders
 from cockpit.history.state import State
 from cockpit.model.names import HANDOFF_FOLDER
 from cockpit.probe.handoff.folder import Refused, is_whole, manifest_of, numbers
@@ -47,7 +48,7 @@ class Bases:
             return None, f"{state.script} ended before its first step: nothing is there to go on from, start it again"
         if session is None or not session.names:
             return None, cost(state)
-        if session.every and (state.epoch or 0) < session.every:
+        if session.every and _epochs_ended(state) < session.every:
             return Base("the start, since none was due before", "start", epochs_left=session.epochs, step=0), None
         return None, _why_none(state.handoff_failed or session.reason, session.every)
 
@@ -79,6 +80,11 @@ class Bases:
             return None, "; ".join(passed) or f"no file with {looked} was found in {self.search.cwd}"
         words = tuple(resume_words(text, newest.path))
         return Base(newest.path, newest.key, newest.path, words, at_s=newest.at_s), None
+
+
+def _epochs_ended(state: State) -> int:
+    """So many are over; ``state.epoch`` stays that of the last one until another begins."""
+    return max([state.epoch or 0, *(loader.epochs for loader in training_loaders(state))])
 
 
 def _why_none(reason: str | None, every: int) -> str:

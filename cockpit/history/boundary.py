@@ -15,13 +15,16 @@ NO_END = "no epoch's end in sight"
 
 
 def boundary_in_s(state: State) -> float | None:
-    """Seconds until the epoch's end at the present pace; None where no end is known."""
+    """Seconds until the epoch's end at the present pace; None where no end is known, or it is over already.
+
+    Nobody knows how long the script goes on with something else (a validation, say) until the next one begins.
+    """
     lengths = {loader.steps_per_epoch for loader in training_loaders(state)}
     phases = recent_phases(state.current)
     total = lengths.pop() if len(lengths) == 1 else None
-    if not total or state.step_in_epoch is None or phases is None:
+    if not total or state.step_in_epoch is None or phases is None or state.step_in_epoch >= total:
         return None
-    return max(0, total - state.step_in_epoch) * phases.step_ms / 1000.0
+    return (total - state.step_in_epoch) * phases.step_ms / 1000.0
 
 
 def is_out_of_sight(state: State) -> bool:

@@ -27,6 +27,17 @@ class Epochs:
         self._run = run
         self.news: deque[dict[str, Any]] = deque()
 
+    # ---- the first backward on one ----
+
+    def begun(self, stream: Stream) -> None:
+        """Training on ``stream`` has begun: an epoch, or a part of one where several loaders serve it."""
+        recorder, record = self._recorder, stream.record
+        stream.first_trained(recorder.backwards)
+        epoch, first_step = record.epochs_before + record.epochs, stream.first_step
+        known, since = recorder.latest_epoch
+        if epoch > known or (epoch == known and first_step > (since or 0)):
+            recorder.latest_epoch = (epoch, first_step)
+
     # ---- the loader has no more ----
 
     def used_up(self, stream: Stream, began: int, now: int) -> None:
@@ -69,7 +80,6 @@ class Epochs:
         recorder.end_step(recorder.last_update_ns)
         if former.used_up:
             recorder.leave_steps()
-            recorder.epoch_began_step = recorder.steps
             if record.steps_per_epoch is not None:
                 record.steps_per_epoch += recorder.steps - before
 
@@ -118,8 +128,7 @@ class Epochs:
             record.samples_by_epoch.append(samples)
         # loaders that serve the same steps make one epoch of them, loaders that take turns one each
         epoch = record.epochs_before + record.epochs
-        if epoch > recorder.epoch:
-            recorder.epoch, recorder.epoch_began_step = epoch, recorder.steps
+        recorder.epoch = max(recorder.epoch, epoch)
         self._changes.news = True
 
     def tell_others(self) -> None:

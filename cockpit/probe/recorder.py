@@ -88,7 +88,10 @@ class Recorder:
         self.optimizer_seen = self.own_optimizer = False
         self.forward_seen = self.forward_steps = False
         self.loaderless = self.read_ahead = False
-        self.epoch = self.epoch_began_step = 0
+        self.epoch = 0
+        """So many have ended: the number of the one that runs, or of the next."""
+        self.latest_epoch: tuple[int, int | None] = (0, 0)
+        """The one that was last trained in, over or not, and its first step; None where another process made that."""
         self.inside = False
         self.setting = Setting()
         self.base: Mark | None = None

@@ -111,9 +111,10 @@ class Ticks:
                 sums[name] = None
         if seen["unsized"] != last["unsized"]:
             sums["samples"] = None
+        epoch, first_step = recorder.latest_epoch
         return {
             "m": "tick", "t_ns": now, "span_ns": max(0, now - last["t"]), "step": recorder.steps,
-            "epoch": recorder.epoch, "step_in_epoch": recorder.steps - recorder.epoch_began_step,
+            "epoch": epoch, "step_in_epoch": None if first_step is None else recorder.steps - first_step,
             "optimizer_steps": recorder.optimizer_steps if recorder.optimizer_seen else None,
             "steps": sums["steps"], "samples": sums["samples"],
             "wall_ns": sums["lived"], "wait_ns": sums["wait"],

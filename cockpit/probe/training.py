@@ -54,7 +54,7 @@ class Training:
             stream.interval = roles.interval
             stream.consumed += 1
             if not stream.lead:
-                stream.first_trained(recorder.backwards)
+                self._hooks.epochs.begun(stream)
             recent.clear()
         else:
             if recent or not plain:
@@ -72,7 +72,7 @@ class Training:
             if not stream.trains:
                 self._promote(stream, ahead)
             if not stream.lead:
-                stream.first_trained(recorder.backwards)
+                self._hooks.epochs.begun(stream)
         if not (training or known or recorder.loaderless):
             recorder.loaderless = True
             self._unfed.all_left()
@@ -84,7 +84,6 @@ class Training:
         recorder.read_ahead = ahead
         # what was fetched whole before it is trained on tells neither steps nor waits
         recorder.loaderless = ahead or all(stream.used_up for stream in training)
-        recorder.epoch_began_step = max(recorder.epoch_began_step, training[-1].first_step)
         if recorder.base is None:
             bases = [stream.base for stream in training if stream.base is not None]
             recorder.begin(min(bases) if bases else recorder.mark(began))

@@ -36,6 +36,13 @@ def test_how_long_it_takes() -> None:
     assert (boundary_in_s(seen(steps_per_epoch=100)) or 0) > 0 and boundary_in_s(seen()) is None
 
 
+@pytest.mark.parametrize("step_in_epoch", [100, 101])
+def test_what_is_over_ends_in_nobody_knows_how_long(step_in_epoch: int) -> None:
+    """A validation may follow: the next epoch begins after it."""
+    over = fold_all([sample(1010.0, step_in_epoch=step_in_epoch)], seen(steps_per_epoch=100))
+    assert boundary_in_s(over) is None and not is_out_of_sight(over)
+
+
 def test_without_a_loader_once_it_trains() -> None:
     assert not is_out_of_sight(fold_all(beginning()))
     assert is_out_of_sight(fold_all([*beginning(), sample(1002.0, step=7)]))

@@ -168,8 +168,60 @@ def test_an_update_after_the_loop_does_not_count_into_the_next_epoch(it):
         it.spend(100)
         train_step(model, optimizer, torch.ones(4, 2))  # one more on something kept
     steps = it.of("tick")[-1]
-    assert (steps["epoch"], steps["step_in_epoch"]) == (2, 0)
+    assert (steps["epoch"], steps["step_in_epoch"]) == (1, 6)  # no other has begun
     assert [e["steps"] for e in it.of("epoch")] == [6, 6]
+
+
+def by_count(loader, held):
+    """Lightning: it never meets the end, and holds the old iterator until it has the new one."""
+    held[:] = [iter(loader)]
+    return (next(held[0]) for _ in range(len(loader)))
+
+
+def loops(it, loader):
+    """How scripts go over ``loader`` in an epoch, or over others, by name."""
+    held, other, turns = [], loader_of(it), [loader_of(it) for _ in range(3)]
+    return {
+        "plain": lambda epoch: loader,
+        "one ahead": lambda epoch: one_ahead(loader),
+        "several ahead": lambda epoch: several_ahead(loader),
+        "fetched first": lambda epoch: list(loader),
+        "counted": lambda epoch: by_count(loader, held),
+        "made anew": lambda epoch: loader_of(it),
+        "zipped": lambda epoch: (a for a, _ in zip(loader, other, strict=False)),
+        "in turns": lambda epoch: turns[epoch],
+    }
+
+
+@pytest.mark.parametrize(
+    "loop", ["plain", "one ahead", "several ahead", "fetched first", "counted", "made anew", "zipped", "in turns"]
+)
+def test_the_epoch_shown_is_the_one_trained_in_last_until_another_is(it, loop):
+    """Also while something else is done after it, and when no other comes: three epochs are 0, 1 and 2."""
+    model, optimizer = made(it)
+    loader, held_out = loader_of(it), loader_of(it, 16)
+    batches_of = loops(it, loader)[loop]
+
+    def shown():
+        ticks = it.of("tick")
+        return (ticks[-1]["epoch"], ticks[-1]["step_in_epoch"]) if ticks else (0, 0)
+
+    for epoch in range(3):
+        before = shown()
+        for batch in batches_of(epoch):
+            assert shown() == before or shown()[0] == epoch
+            train_step(model, optimizer, batch)
+            assert shown()[0] == epoch
+            before = None
+        with torch.no_grad():
+            for batch in held_out:
+                model(batch)
+        look = iter(loader)
+        next(look)  # at what it is trained on
+        assert shown() == (epoch, 6)
+        del look
+    it.probe.at_exit()
+    assert shown() == (2, 6)
 
 
 @pytest.mark.parametrize("gap_ms", [0, 500])

@@ -53,8 +53,9 @@ def counted(recorder: Recorder, registry: Registry) -> dict[str, Any]:
 def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates) -> list[str]:
     """All but the things themselves; random states last. Names what could not be put back."""
     counts = state["counts"]
-    recorder.steps = recorder.epoch_began_step = counts["steps"]
-    recorder.optimizer_steps, recorder.epoch = counts["optimizer_steps"], counts["epoch"]
+    recorder.steps, recorder.optimizer_steps = counts["steps"], counts["optimizer_steps"]
+    recorder.epoch = counts["epoch"]
+    recorder.latest_epoch = (max(0, counts["epoch"] - 1), None)
     registry.counted = {name: (before, own) for name, (before, own) in counts["loaders"].items()}
     for record in registry.records.values():  # one that was iterated before the loop
         record.epochs_before, record.epochs = registry.counted.pop(record.id, (0, 0))
