@@ -149,7 +149,8 @@ def busy_core(core: int | None) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.parametrize(("workers", "one_core"), [pytest.param(2, False, marks=pytest.mark.long), (4, True)])
+@pytest.mark.long
+@pytest.mark.parametrize(("workers", "one_core"), [(2, False), (4, True)])
 def test_workers_lift_the_throughput_though_a_core_is_busy(data: Path, workers: int, one_core: bool) -> None:
     """A/B/A blocks of 0 and N workers; also the hardest case, everything on one core that is busy already."""
     core = min(os.sched_getaffinity(0)) if one_core else None

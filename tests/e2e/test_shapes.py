@@ -13,8 +13,21 @@ from shapes import SHAPES, Loader, Shape
 from support.outcome import Outcome, difference
 from support.pool import Pool
 
+VOLUME = {
+    "accumulate.py", "augment.py", "batch_sampler.py", "fresh_loader.py", "own_optimizer.py", "peek_break.py",
+    "rough.py", "spawn_workers.py", "zipped.py",
+}  # fmt: skip
+"""Changes in these go ways that another row goes, or another test of the default lane: tests/probe does it in less."""
+
 EACH = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.trainer)
-CHANGED = pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.change], ids=lambda shape: shape.trainer)
+CHANGED = pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, id=shape.trainer, marks=pytest.mark.long if shape.trainer in VOLUME else ())
+        for shape in SHAPES
+        if shape.change
+    ],
+)
 
 
 def needs(*modes: str) -> Any:
