@@ -30,7 +30,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--at", "change at epoch:N, step:N or time:SECONDS (repeatable)", ("WHEN", "KNOB=VALUE"), many=True),
     Option("--name", "what the run is called", ("NAME",)),
     Option("--on-crash", "after a crash, try again: after 5, 30 and 120 s", ("restart",)),
-    Option("--handoff-every", "write a hand-off every N epochs (cockpit.session); --on-crash: every epoch", ("N",)),
+    Option("--handoff-every", "a hand-off every N epochs (cockpit.session); --on-crash: for 3 % of the time", ("N",)),
     Option("--resume-with", 'how the script itself resumes, as in "--resume {checkpoint}"', ("ARGS",)),
     Option("--checkpoints", "where its checkpoints are, as in 'out/*.pt'", ("PATTERN",)),
     Option("--grace", "seconds the training has to end after a soft stop (default 30)", ("SECONDS",)),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from cockpit.history import compiled, crash
+from cockpit.history import compiled, crash, handoffs
 from cockpit.history.activity import BADGES, activity_of, words_of
 from cockpit.history.knobs import not_applied
 from cockpit.history.measure import live_rate, recent_phases
@@ -45,6 +45,7 @@ class Progress:
         self._gone: dict[int, float] = {}
         self._crashed: Crashed | None = None
         self._handoff_failed: str | None = None
+        self._costly = self._spared = False
 
     def said(self, state: State, now_s: float) -> list[str]:
         """Lines due at ``now_s`` (seconds since the epoch, as the state's own times)."""
@@ -79,6 +80,12 @@ class Progress:
             found.append(f"crashed: {crash.words(state, now_s)}")
         if state.handoff_failed is not None and state.handoff_failed != self._handoff_failed:
             found.append(f"no hand-off was written: {state.handoff_failed}")
+        costly = handoffs.warning(state, now_s)
+        if costly is not None and not self._costly:
+            found.append(costly)
+        if state.handoffs.spared and not self._spared:
+            found.append(f"hand-offs are {handoffs.spared_words()}: a crash would lose what was trained since")
+        self._costly, self._spared = self._costly or costly is not None, state.handoffs.spared
         helpless = crash.helpless(state, self._facts) if state.phase == "running" else self._helpless
         if helpless is not None and helpless != self._helpless:
             found.append(f"after a crash {helpless}")

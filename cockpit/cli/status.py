@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from cockpit.history import crash, ranks
+from cockpit.history import crash, handoffs, ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
 from cockpit.history.measure import live_rate, recent_phases
@@ -49,10 +49,14 @@ def page(state: State, now_s: float, helpless: str | None = None) -> list[str]:
     ]
     if said := pause_words(state):
         lines.append(f"pause       {said}")
+    if written := handoffs.words(state, now_s):
+        lines.append(f"hand-offs   {written}")
     if crashed := crash.words(state, now_s):
         lines.append(f"crashed     {crashed}")
     if helpless is not None and state.phase in ("running", "paused"):
         lines.append(f"on a crash  {helpless}")
+    if costly := handoffs.warning(state, now_s):
+        lines.append(f"costly      {costly}")
     if state.probe != "connected" and state.phase in ("running", "paused"):
         lines.append(f"probe       {state.probe}: {state.probe_reason or 'figures are missing or old'}")
     if state.exit_status is not None:

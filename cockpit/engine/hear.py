@@ -265,9 +265,8 @@ class Ears:
     def _handoff(self, heard: Heard) -> list[Event]:
         self.handoffs[str(heard.message["id"])] = heard.message
         seen, known = handoff_of(heard.message, heard.at_s), heard.state.handoff
-        if seen is None or (known is not None and replace(known, at_s=seen.at_s) == seen):
-            return []
-        return [seen] if seen.reason is None or seen.reason != heard.state.handoff_failed else []
+        # the answer to a wish is told again to an engine that was away
+        return [] if seen is None or (known is not None and replace(known, at_s=seen.at_s) == seen) else [seen]
 
     def _identity(self, heard: Heard) -> list[Event]:
         seen = identity_of(heard.message, heard.at_s)

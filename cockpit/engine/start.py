@@ -52,8 +52,8 @@ class Spec:
     ``grace_s``: how long a soft stop waits. ``window``: rows and columns of the terminal that would be the training's
     input, if it were started without us; None where that would be none. ``on_crash``: it is tried again by itself,
     after ``crash_waits_s``. ``handoff_every``: a hand-off at the end of every so many epochs, where the script calls
-    ``cockpit.session``; None: as ``on_crash`` needs it. ``resume_with``: words by which the script itself resumes, from
-    the newest of ``checkpoints`` (a pattern).
+    ``cockpit.session``; None: as ``on_crash`` needs it, and for no more than a small share of the time.
+    ``resume_with``: words by which the script itself resumes, from the newest of ``checkpoints`` (a pattern).
     """
 
     words: Sequence[str]
@@ -149,7 +149,8 @@ def _write_facts(run: RunDir, spec: Spec, argv: Sequence[str], script: str, cwd:
     loaders = {name: dict(knobs) for name, knobs in spec.loaders.items()}
     try:
         every = spec.handoff_every if spec.handoff_every is not None else int(spec.on_crash)
-        start = {"run": run.name, "set": dict(spec.setup), "loaders": loaders, "at": at, "handoff_every": every}
+        pace = {"handoff_every": every, "handoff_sparing": spec.handoff_every is None}
+        start = {"run": run.name, "set": dict(spec.setup), "loaders": loaders, "at": at, **pace}
         write_json(run.start_file, start)
         facts = {
             "run": run.name,

@@ -102,19 +102,23 @@ def moved_of(message: Message, at_s: float) -> ChangeMoved:
 def session_of(message: Message, at_s: float) -> SessionSeen:
     """``session``."""
     names, reason = tuple(str(name) for name in message.get("names") or ()), message.get("reason")
-    return SessionSeen(at_s, names, _count(message, "epochs"), int(message.get("every") or 0), reason)
+    every, sparing = int(message.get("every") or 0), message.get("sparing") is True
+    return SessionSeen(at_s, names, _count(message, "epochs"), every, reason, sparing)
 
 
 def handoff_of(message: Message, at_s: float) -> HandoffSeen | None:
-    """``handoff``: one that was written, or could not be; None for what is on its way, or had no occasion."""
+    """``handoff``: one that was written, could not be, or was left out; None for what is on its way, or was no more
+    than a wish."""
     state, reason = message.get("state"), message.get("reason")
-    if state not in ("written", "gone", "failed") or (state == "failed" and message.get("id") is not None):
+    if state not in ("written", "gone", "failed", "spared") or (state == "failed" and message.get("id") is not None):
         return None
-    if reason is not None:
-        return HandoffSeen(at_s, reason=str(reason))
     epoch, step, size = (_count(message, name) for name in ("epoch", "step", "bytes"))
-    taken_s = message.get("seconds")
-    return HandoffSeen(at_s, epoch, step, size, None if taken_s is None else float(taken_s))
+    if state == "spared":
+        return HandoffSeen(at_s, epoch, spared=True)
+    taken_s = None if message.get("seconds") is None else float(message["seconds"])
+    if reason is not None:
+        return HandoffSeen(at_s, seconds=taken_s, reason=str(reason))
+    return HandoffSeen(at_s, epoch, step, size, taken_s)
 
 
 def identity_of(message: Message, at_s: float) -> IdentitySeen:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cockpit.model.crash import Crashed, HandoffSeen, IdentitySeen, Resumed, SessionSeen
+from cockpit.model.crash import Crashed, IdentitySeen, Resumed, SessionSeen
 from cockpit.model.events import Sampled
 
 from . import ends, environment, gpu, pause, ranks
@@ -26,15 +26,6 @@ TAKEN_BACK = "taken back for the next process"
 def session(state: State, event: SessionSeen) -> State:
     """The script has opted in."""
     return replace(state, session=event)
-
-
-def handoff(state: State, event: HandoffSeen) -> State:
-    """One was written, or could not be: what was there before stays."""
-    if event.reason is not None:
-        return replace(state, handoff_failed=event.reason)
-    known = [step for step in (state.step, event.step) if step is not None]
-    # the newest count that was heard may be older than this
-    return replace(state, handoff=event, handoff_failed=None, step=max(known, default=None))
 
 
 def identity(state: State, event: IdentitySeen) -> State:
@@ -187,21 +178,6 @@ def plain(state: State) -> dict[str, Any] | None:
         "tries": crash.of or None,
         "reason": crash.reason,
         "restart": crash.offered,
-    }
-
-
-def handoff_plain(state: State) -> Mapping[str, Any] | None:
-    """``status["handoff"]``: the newest one, null where none was written."""
-    found = state.handoff
-    if found is None and state.handoff_failed is None:
-        return None
-    told = found or HandoffSeen(0.0)
-    return {
-        "epoch": told.epoch,
-        "step": told.step,
-        "bytes": told.bytes,
-        "seconds": told.seconds,
-        "failed": state.handoff_failed,
     }
 
 

@@ -39,7 +39,7 @@ from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, crash, ends, environment, gpu, measure, pause, trials
+from . import compiled, crash, ends, environment, gpu, handoffs, measure, pause, trials
 from .state import EPOCHS_LONGEST, State
 
 
@@ -203,7 +203,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     StacksSeen: _stacks,
     PauseMoved: pause.moved,
     SessionSeen: crash.session,
-    HandoffSeen: crash.handoff,
+    HandoffSeen: handoffs.seen,
     IdentitySeen: crash.identity,
     Crashed: crash.crashed,
     Resumed: crash.resumed,

@@ -14,7 +14,7 @@ from cockpit.analysis.compare import WORDS
 from cockpit.analysis.policy import POLICY
 from cockpit.model.knobs import UNSET, show_value
 
-from . import compiled, crash, disk, ranks
+from . import compiled, crash, disk, handoffs, ranks
 from .activity import words_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -110,6 +110,8 @@ def text_of(state: State, now_s: float) -> list[str]:
     lines += [f"  {line}" for line in map(trial_line, state.ledger)] or ["  nothing was changed"]
     lines += ["", "Gave", *[f"  {line}" for line in gain_lines(state)]]
     lines += ["", "Held it back", *[f"  {line}" for line in held_back(state)]]
+    if written := handoffs.words(state, now_s):
+        lines += ["", f"Hand-offs: {written}"]
     if low := disk.words(state):
         lines += ["", f"Its disk: {low}"]
     if crashed := crash.words(state, now_s):

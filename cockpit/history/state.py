@@ -151,6 +151,16 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Handoffs:
+    """All that were tried in this run so far. ``spared``: some were due, and left out for what they would take."""
+
+    tried: int = 0
+    written: int = 0
+    spent_s: float = 0.0
+    spared: bool = False
+
+
+@dataclass(frozen=True)
 class State:
     """A run. ``phase``: starting, running, paused, stopping, ended, lost. ``probe``: waiting, connected, lost.
 
@@ -164,8 +174,9 @@ class State:
     ``environment``: variables that were asked for and are in force: by name what they were when the run began, and are
     now (None: not set).
     ``session``: that the script has called ``cockpit.session``; ``handoff``: the newest that was written, and
-    ``handoff_failed`` why a later one was not. ``identity``: variables by which a new process reports under the same
-    name. ``crash``: the newest that nothing has followed yet; ``crashes``: all since a person last had it begin.
+    ``handoff_failed`` why a later one was not; ``handoffs``: what all took. ``identity``: variables by which a new
+    process reports under the same name. ``crash``: the newest that nothing has followed yet; ``crashes``: all since a
+    person last had it begin.
     ``leaving_s``: since when the script is through and the process ends, which may take its time.
     """
 
@@ -207,6 +218,7 @@ class State:
     session: SessionSeen | None = None
     handoff: HandoffSeen | None = None
     handoff_failed: str | None = None
+    handoffs: Handoffs = Handoffs()
     identity: Mapping[str, str] | None = None
     crash: Crashed | None = None
     crashes: tuple[Crashed, ...] = ()

@@ -12,7 +12,7 @@ from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.knobs import SCRIPT
 from cockpit.model.names import SCHEMA
 
-from . import compiled, crash, disk, pause, ranks
+from . import compiled, crash, disk, handoffs, pause, ranks
 from .activity import activity_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -52,7 +52,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         "stalled_in": activity.detail.removeprefix("in ") if activity.word == "stalled" and activity.detail else None,
         "pause": pause.plain(state),
         "crash": crash.plain(state),
-        "handoff": crash.handoff_plain(state),
+        "handoff": handoffs.plain(state, now_s),
         "paused_s": pause.paused_for_s(state, now_s),
         "epoch": state.epoch,
         "step": state.step,
@@ -89,7 +89,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         },
         "environment": tuned_environment(state),
         "ledger": [ledger_line(entry) for entry in state.ledger],
-        "findings": [found for found in (disk.finding(state),) if found],
+        "findings": [found for found in (disk.finding(state), handoffs.finding(state, now_s)) if found],
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
         "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+HANDOFF_SHARE = 0.03
+"""Of the time: more than this, hand-offs that nobody asked for by number do not take, and others are warned of."""
+
 
 @dataclass(frozen=True)
 class SessionSeen:
     """The script has called ``cockpit.session``: with these ``names``, for ``epochs`` in all.
 
-    ``every``: a hand-off at the end of every so many epochs, 0: only when asked. ``reason``: why none can be written.
+    ``every``: a hand-off at the end of every so many epochs, 0: only when asked. ``sparing``: but where it would take
+    more than ``HANDOFF_SHARE`` of the time. ``reason``: why none can be written.
     """
 
     at_s: float
@@ -21,11 +25,13 @@ class SessionSeen:
     epochs: int | None = None
     every: int = 0
     reason: str | None = None
+    sparing: bool = False
 
 
 @dataclass(frozen=True)
 class HandoffSeen:
-    """A hand-off was written at the end of ``epoch`` epochs, or could not be, for this ``reason``."""
+    """A hand-off was written at the end of ``epoch`` epochs, or could not be, for this ``reason``; ``seconds``: what
+    that took. ``spared``: one was due then, and from here on they are left out until one is cheap enough."""
 
     at_s: float
     epoch: int | None = None
@@ -33,6 +39,7 @@ class HandoffSeen:
     bytes: int | None = None
     seconds: float | None = None
     reason: str | None = None
+    spared: bool = False
 
 
 @dataclass(frozen=True)

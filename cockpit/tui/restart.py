@@ -6,7 +6,7 @@ that nobody gave, but for those that can be no secret: the engine decides that.
 
 from __future__ import annotations
 
-from cockpit.history import crash
+from cockpit.history import crash, handoffs
 from cockpit.history.restart import STAGES, Stage, hands_over, newest, under_way
 from cockpit.history.state import State
 from cockpit.model.environment import BY_NAME
@@ -115,7 +115,14 @@ def _cost(view: View, draft: Draft, width: int) -> list[Row]:
         return []
     words, style = cost_words(view, draft)
     crashed = _labelled("crashed", clean(_crashed(view)), width, "alarm") if view.known.crash is not None else []
-    return [BLANK, *crashed, *_labelled("cost", words, width, style)]
+    return [BLANK, *crashed, *_labelled("cost", words, width, style), *_written(view, width)]
+
+
+def _written(view: View, width: int) -> list[Row]:
+    """What hand-offs have taken so far, of the run's time."""
+    costly = handoffs.warning(view.known, view.now_s)
+    words = costly or handoffs.words(view.known, view.now_s)
+    return _labelled("so far", words, width, "worse" if costly else "dim") if words else []
 
 
 def _crashed(view: View) -> str:

@@ -10,6 +10,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cockpit.history import handoffs
 from cockpit.history.crash import cause_words, is_waiting, words
 from cockpit.history.restart import under_way
 from cockpit.history.trials import entry_of
@@ -20,6 +21,7 @@ from cockpit.model.errors import CockpitError, UsageError
 from .clean import clean
 from .draft import MORE, Draft, cursor_of, names_of
 from .restart import confirm_rows
+from .view import View
 
 if TYPE_CHECKING:
     from .cockpit import Cockpit
@@ -35,7 +37,7 @@ class Restarting:
 
     def __init__(self, app: Cockpit) -> None:
         self._app = app
-        self._asking = self._under_way = False
+        self._asking = self._under_way = self._costly = False
         self._crash: Crashed | None = None
         self._asked_s = float("-inf")
         self.draft: Draft | None = None
@@ -53,7 +55,9 @@ class Restarting:
     def tick(self) -> None:
         """While the view is open: what would it come to now?"""
         self._tell_crash()
-        stage, before = under_way(self._app.view().known), self._under_way
+        view = self._app.view()
+        self._tell_cost(view)
+        stage, before = under_way(view.known), self._under_way
         self._under_way = stage is not None
         if self.draft is not None and before and not self._under_way:
             self.draft = replace(self.draft, answer=None)  # what was in the way is over
@@ -71,6 +75,13 @@ class Restarting:
             told = entry.note if entry is not None else words(state, self._app.clock())
             self._app.toast(clean(told or cause_words(news)))
         self._crash = news
+
+    def _tell_cost(self, view: View) -> None:
+        """Once: that the hand-offs that were asked for by number are dear."""
+        costly = handoffs.warning(view.known, view.now_s)
+        if costly is not None and not self._costly:
+            self._app.toast(costly)
+        self._costly = self._costly or costly is not None
 
     def look(self) -> None:
         """Ask the engine; a second question waits for the next tick."""

@@ -9,6 +9,7 @@ import re
 import shutil
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from fake_engine import ROOT, FakeEngine, script
@@ -175,6 +176,22 @@ def test_a_forked_child_does_not_go_on_with_the_loop(forks, run_dir):
     assert ran.own.count("done") >= 1
     pids = {json.loads(each.read_text())["epoch"] for each in (run_dir / "handoff").glob("[0-9]/manifest.json")}
     assert pids == {2, 3}
+
+
+def test_of_short_epochs_only_some_end_with_one(forks, run_dir):
+    """Where nobody named a number; the first that is left out is told of, and each still waits for its turn."""
+    (run_dir / "start.json").write_text(json.dumps({"handoff_every": 1, "handoff_sparing": True}))
+    engine = FakeEngine(run_dir / "s")
+    path = train(run_dir, "run.epochs(40)")
+    ran = forks.run(path, run_dir=run_dir)
+    assert ran.text == forks.run(path).text and ran.own[-1] == "done", ran.text
+    told = engine.of("handoff")
+    written = [m["epoch"] for m in told if m["state"] == "written"]
+    assert written[0] == 1 and len(written) < 20, written
+    states = [m["state"] for m in told]
+    assert states[:2] == ["written", "spared"] and all(a != b for a, b in pairwise(states) if b == "spared")
+    assert engine.of("session")[-1]["sparing"] is True
+    engine.close()
 
 
 def wished(forks, run_dir, engine, **wish):

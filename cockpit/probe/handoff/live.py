@@ -7,9 +7,7 @@ begin at epoch 0 unnoticed, nor go on half restored: then the process ends with 
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Callable, NoReturn
 
@@ -22,19 +20,18 @@ from . import randomness
 from .claim import claim, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
+from .pace import Pace, count
 from .session import Session, SessionError
 from .state import gathered, put
 from .telling import ENDED, GIVEN_UP, LAST, NOT_OPTED_IN, tell
-from .wish import FAILED, GONE, QUEUED, WRITING, WRITTEN, Wish, Written
+from .wish import FAILED, GONE, SPARED, WRITING, WRITTEN, Wish, Written
+from .wishes import Wishes
 
 FIRST = "life-1"
 
 
 class Handoff:
-    """Of one process. ``say`` takes messages for the engine, ``world`` tells how many ranks there are.
-
-    ``every``: a hand-off at the end of every so many epochs, 0 for none.
-    """
+    """Of one process. ``say`` takes messages for the engine, ``world`` tells how many ranks there are."""
 
     def __init__(
         self,
@@ -54,7 +51,7 @@ class Handoff:
         self._life_folder = life = environ.get(ENV_LIFE, "")
         self.life = os.path.relpath(life, self._run).replace(os.sep, "-") if life else FIRST
         """Which process of the run this is; any but the first goes on from a hand-off."""
-        self.every = 0
+        self.pace = Pace()
         self.restart()
 
     def restart(self) -> None:
@@ -69,65 +66,44 @@ class Handoff:
         """Hand-offs that were not used, each with its reason."""
         self.loaders = LoaderStates(self._torch, self._registry)
         self._hooks.on_opening = None
-        self._wishes: deque[Wish] = deque()
-        self._answers: dict[str, dict[str, Any]] = {}
+        self._wishes = Wishes(self._say)
+        self.pace.restart()
         self._found: Found | None = None
         self._progress: tuple[int, ...] = ()
 
     # ---- what others may know and ask; any thread ----
 
     def start(self, told: Mapping[str, Any]) -> None:
-        """What start.json says: ``handoff_every``."""
-        self.every = _count(told.get("handoff_every"))
+        """What start.json says."""
+        self.pace.start(told)
 
     def message(self) -> dict[str, Any]:
         """What the script has opted in with, and how far its loop is; ``reason``: why nothing can be handed over."""
         return {
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
-            "restored": self.restored, "every": self.every, "reason": self.reason, "passed": list(self.passed),
+            "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing, "reason": self.reason,
+            "passed": list(self.passed),
         }  # fmt: skip
 
     def last_words(self) -> list[dict[str, Any]]:
         """For an engine that is new or was away: the state, and the answer to each wish."""
-        return [] if self.opted_in is None else [self.message(), *list(self._answers.values())]
+        return [] if self.opted_in is None else [self.message(), *list(self._wishes.answers.values())]
 
     def receive(self, message: Mapping[str, Any]) -> None:
-        """``handoff`` (a wish; a known id is ignored), ``handoff_drop``, or ``handoff_every``."""
+        """``handoff`` (a wish), ``handoff_drop``, or ``handoff_every``."""
         kind, name = message.get("m"), str(message.get("id"))
         if kind == "handoff_every":
-            self.every = _count(message.get("n"))
+            self.pace.every = count(message.get("n"))
             self._say(self.message())
         elif kind == "handoff_drop":
-            for wish in [wish for wish in list(self._wishes) if wish.id == name]:
-                with contextlib.suppress(ValueError):  # its time has just come
-                    self._wishes.remove(wish)
-                    self._answers.pop(name, None)
-        elif kind == "handoff" and name not in self._answers:
+            self._wishes.drop(name)
+        elif kind == "handoff":
             life, limit = message.get("life"), message.get("limit_bytes")
             self.ask(Wish(name, str(life) if life else None, limit if isinstance(limit, int) else None))
 
     def ask(self, wish: Wish) -> None:
         """A hand-off at the next end of an epoch; answered at once where there will be none."""
-        self._answer(wish, Written(None), QUEUED)
-        self._wishes.append(wish)
-        if self.reason is not None:
-            self._answer_all(self.reason)
-
-    def _answer(self, wish: Wish, written: Written, state: str) -> None:
-        self._answers[wish.id] = written.message(wish.id, state)
-        self._say(self._answers[wish.id])
-
-    def _answer_all(self, reason: str) -> None:
-        for wish in self._taken():
-            self._answer(wish, Written(reason), FAILED)
-
-    def _taken(self) -> list[Wish]:
-        """All that wait, none of them twice: two threads may take, and one may drop."""
-        found = []
-        with contextlib.suppress(IndexError):
-            while True:
-                found.append(self._wishes.popleft())
-        return found
+        self._wishes.ask(wish, self.reason)
 
     # ---- the script calls cockpit.session ----
 
@@ -218,12 +194,16 @@ class Handoff:
         self._guard.run("handoff", self._at_boundary, session, done)
         if "handoff" in self._guard.reasons:
             self.reason = "the probe's own part 'handoff' has failed: %s" % self._guard.reasons["handoff"]
-            self._answer_all(self.reason)
+            self._wishes.answer_all(self.reason)
 
     def _at_boundary(self, session: Session, done: int) -> None:
-        wishes = self._taken()
-        if wishes or (self.every and done % self.every == 0):
+        wishes = self._wishes.taken()
+        due = self.pace.is_due(done)
+        if wishes or (due and not self.pace.is_too_soon(self._recorder.clock())):
             self._hand_over(session, wishes, done)
+        elif due and not self.pace.spares:
+            self.pace.spares = True
+            self._say(Written(None, epoch=done).message(None, SPARED))
         self.loaders.epoch_over()
         self._registry.epoch_begins()
         self._progress = self._how_far()
@@ -233,7 +213,7 @@ class Handoff:
         began, was = recorder.clock(), recorder.doing
         recorder.doing, recorder.since = SAVE, began
         for wish in wishes:
-            self._answer(wish, Written(None, epoch=done), WRITING)
+            self._wishes.answer(wish, Written(None, epoch=done), WRITING)
         limits = [wish.limit_bytes for wish in wishes if wish.limit_bytes is not None]
         written, error = attempt(self._write, session, done, min(limits) if limits else None)
         if error is not None:
@@ -242,13 +222,14 @@ class Handoff:
         now = recorder.clock()
         recorder.doing, recorder.since = was, now
         recorder.leave_out(now - began)
+        self.pace.tried(now - began, now)
         written = written._replace(seconds=(now - began) / 1e9)
         if not wishes:
             self._say(written.message(None, FAILED if written.reason else WRITTEN))
         gone = False
         for wish in wishes:
             state, reason = self._follow(wish, written, done)
-            self._answer(wish, written._replace(reason=reason), state)
+            self._wishes.answer(wish, written._replace(reason=reason), state)
             gone = gone or state == GONE
         if gone:
             raise SystemExit(0)  # as a script ends: its own endings and those of its libraries run
@@ -286,15 +267,11 @@ class Handoff:
         if self.opted_in is None:
             return
         self.reason, self._hooks.on_opening = ENDED, None
-        self._answer_all(ENDED)
+        self._wishes.answer_all(ENDED)
         self._say(self.message())
 
     def at_exit(self) -> None:
         """The process ends."""
         if self.restored is not None and self.total is None:
             tell("run.epochs(n) was never gone through: what this process trained began anew")
-        self._answer_all("the training has ended")
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+        self._wishes.answer_all("the training has ended")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 QUEUED, WRITING, WRITTEN, GONE, FAILED = "queued", "writing", "written", "gone", "failed"
+SPARED = "spared"
+"""One was due, and left out: it would have taken too much of the time."""
 
 
 class Wish(NamedTuple):
