@@ -17,6 +17,7 @@ from .asks import Ask, Asks
 from .groups import Group, Refused
 from .kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
 from .kernels.setters import compiles
+from .passes import batches_of
 from .recorder import Recorder
 from .registry import Registry
 from .schedules import Schedules
@@ -74,7 +75,7 @@ class Batching:
         if record.batch.whole is None:
             record.batches_per_epoch = record.batch.batches(record.batch.in_force)
         else:
-            record.batches_per_epoch = _safe_length(loader)
+            record.batches_per_epoch = batches_of(loader)
 
     def _look(self, record: LoaderRecord, loader: Any) -> None:
         """What only the thread that iterates may look at."""
@@ -293,12 +294,3 @@ class Batching:
 def _is_torchs(maker: Any) -> bool:
     """Whether this loader or batch sampler means by its ``batch_size`` what torch does."""
     return type(maker).__module__ == "torch.utils.data.sampler" or hasattr(maker, "batch_sampler")
-
-
-def _safe_length(loader: Any) -> int | None:
-    """Batches per epoch where torch's own samplers can tell without running any code of the script but ``len``."""
-    sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    for part in (sampler, getattr(sampler, "sampler", None)):
-        if part is not None and not type(part).__module__.startswith("torch.utils.data.sampler"):
-            return None
-    return None if loader._dataset_kind else len(sampler)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from .passes import pass_of
 from .recorder import Recorder
 from .registry import Registry
 from .roles import Roles
@@ -33,10 +34,39 @@ class Epochs:
         """Training on ``stream`` has begun: an epoch, or a part of one where several loaders serve it."""
         recorder, record = self._recorder, stream.record
         stream.first_trained(recorder.backwards)
+        if stream.lead > 1 and stream.thread == recorder.thread:
+            self._run("swap", self._ahead, stream, record.alive())
         epoch, first_step = record.epochs_before + record.epochs, stream.first_step
         known, since = recorder.latest_epoch
         if epoch > known or (epoch == known and first_step > (since or 0)):
             recorder.latest_epoch = (epoch, first_step)
+
+    # ---- one pass of an iterator that may go on ----
+
+    def _ahead(self, stream: Stream, loader: Any) -> None:
+        """The loop has read ahead: with the last batches of a pass it makes steps that no fetch ends."""
+        length = pass_of(loader) if loader is not None else None
+        stream.pass_length = stream.pass_end = length if length is not None and length > stream.lead else 0
+
+    def pass_over(self, stream: Stream) -> None:
+        """With this batch the loader has handed out as many as it has: where nothing more is fetched, some are held.
+
+        Nobody hears of the end where one iterator serves all epochs, or where the loop counts the batches.
+        """
+        recorder = self._recorder
+        stream.pass_end += stream.pass_length
+        steps, batches = recorder.steps - stream.first_step, stream.batches - stream.lead
+        if stream.trains and stream.thread == recorder.thread and steps > 0 and batches > 0:
+            backwards = recorder.backwards - stream.backwards + 1
+            # at least as many as any usual step has: one with more, now and then, is no two
+            stream.per_step, stream.per_batch = -(-backwards // steps), max(1, backwards // batches)
+            stream.behind, recorder.trailing, recorder.trailing_from = stream.lead, stream, recorder.backwards
+
+    def fetched_again(self, stream: Stream) -> None:
+        """A training loader's next batch is asked for: what tells again where steps end."""
+        if self._recorder.trailing is not stream:
+            self.close_trailing()
+        self._recorder.trailing = None
 
     # ---- the loader has no more ----
 
@@ -61,8 +91,9 @@ class Epochs:
 
     def close_trailing(self) -> None:
         """Something else begins: what was read ahead has been trained on."""
-        stream, self._recorder.trailing = self._recorder.trailing, None
-        if stream is not None:
+        stream = self._recorder.trailing
+        if stream is not None and (stream.used_up or stream.iterator() is None):
+            self._recorder.trailing = None
             self.left(stream)
 
     def late_step(self, record: LoaderRecord, now: int) -> None:

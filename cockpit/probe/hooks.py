@@ -157,8 +157,8 @@ class LoaderHooks:
         if recorder.inside:
             return None  # a loader inside another loader's dataset: its time is the outer one's
         recorder.inside = True
-        if recorder.trailing not in (None, stream) and stream.trains:
-            self.epochs.close_trailing()
+        if recorder.trailing is not None and stream.trains:
+            self.epochs.fetched_again(stream)
         if stream.trains and recorder.updates:
             recorder.end_step(now)
             if recorder.hold:
@@ -233,6 +233,8 @@ class LoaderHooks:
             stream.first_step = recorder.steps
             stream.record.weight = self._run("preflight", weigh, data)
         stream.batches += 1
+        if stream.batches == stream.pass_end:
+            self.epochs.pass_over(stream)
         recorder.fetches += 1
         size = attributes.get("_cockpit_samples")
         if size is None:

@@ -69,6 +69,8 @@ class Recorder:
         """Whether any of torch's optimizers was ever made: only then is a first step of one worth waiting for."""
         self.ident = threading.get_ident
         self.on_step: Callable[[], None] = lambda: None
+        self.away: Callable[[str], None] | None = None
+        """Once another process is this training: told of what is done here all the same."""
         self.done: deque[Mark] = deque(maxlen=KEPT)
         self.reset()
 
@@ -208,7 +210,8 @@ class Recorder:
 
     def trailing_done(self) -> bool:
         """Whether all that was left of the used-up stream has been trained on, as far as backwards can tell."""
-        return bool(self.backwards - self.trailing_from >= self.trailing.behind)
+        stream = self.trailing
+        return bool(self.backwards - self.trailing_from >= stream.behind * stream.per_batch)
 
     def leave_out(self, spent_ns: int) -> None:
         """``spent_ns`` that have just passed (compiling) belong to no phase and to no step."""

@@ -39,11 +39,14 @@ class Stream:
         "landing",
         "lead",
         "opened_ns",
+        "pass_end",
+        "pass_length",
         "pending_at",
         "pending_samples",
         "pending_start",
         "pending_unsized",
         "pending_wait",
+        "per_batch",
         "per_step",
         "planned",
         "record",
@@ -70,6 +73,8 @@ class Stream:
         self.apart_ns = 0
         self.batches = self.consumed = self.samples = self.unsized = self.first_step = 0
         self.lead = self.backwards = self.behind = self.per_step = 0
+        self.pass_end = self.pass_length = 0
+        self.per_batch = 1
         self.start_ns = self.stalled_ns = self.slowest_ns = 0
         self.pending_wait = self.pending_start = self.pending_samples = self.pending_unsized = 0
         self.pending_at = -1

@@ -102,6 +102,22 @@ SHAPES = (
     ),
     Shape("forever.py", (train("batches = iter(DataLoader(", 288),), change=NOW_ONLY, landed=(7, 29)),
     Shape(
+        "multi_epochs.py",
+        (train("loader = MultiEpochs(", 288), Loader("held_out = DataLoader(", "other")),
+        change=(
+            "--at",
+            "step:7",
+            "num_workers=2",
+            "--at",
+            "step:12",
+            "num_workers=0",
+            "--at",
+            "step:29",
+            "num_workers=1",
+        ),
+        landed=(7, 12, 29),
+    ),
+    Shape(
         "persistent.py",
         (train("LOADER = DataLoader("),),
         change=("--at", "step:7", "num_workers=1"),

@@ -19,11 +19,20 @@ VOLUME = {
 }  # fmt: skip
 """Changes in these go ways that another row goes, or another test of the default lane: tests/probe does it in less."""
 
-EACH = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.trainer)
+WHOLE = {"multi_epochs.py"}
+"""Of these the bare and the untouched run, too."""
+
+EACH = pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, id=shape.trainer, marks=pytest.mark.long if shape.trainer in WHOLE else ())
+        for shape in SHAPES
+    ],
+)
 CHANGED = pytest.mark.parametrize(
     "shape",
     [
-        pytest.param(shape, id=shape.trainer, marks=pytest.mark.long if shape.trainer in VOLUME else ())
+        pytest.param(shape, id=shape.trainer, marks=pytest.mark.long if shape.trainer in VOLUME | WHOLE else ())
         for shape in SHAPES
         if shape.change
     ],

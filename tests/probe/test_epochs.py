@@ -115,6 +115,68 @@ def test_two_updates_a_batch_are_one_step_to_the_last(it, ahead):
     assert epochs_of(it) == [(6, 24)] * 2
 
 
+class Repeating:
+    """Timm's: the batch sampler is gone over for ever."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        while True:
+            yield from self.sampler
+
+
+class ForAllEpochs(torch.utils.data.DataLoader):
+    """Timm's: one iterator serves all epochs, so that workers and what they have fetched stay."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._DataLoader__initialized = False
+        self.batch_sampler = Repeating(self.batch_sampler)
+        self._DataLoader__initialized = True
+        self.iterator = super().__iter__()
+
+    def __len__(self):
+        return len(self.batch_sampler.sampler)
+
+    def __iter__(self):
+        return (next(self.iterator) for _ in range(len(self)))
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("ahead", [iter, one_ahead, several_ahead, several_at_the_end])
+def test_where_nothing_tells_that_a_pass_is_over_its_last_steps_are_counted(it, ahead, kept, updates):
+    """One iterator for all epochs, or one each that is left once its batches have been counted."""
+    pairs = [made(it) for _ in range(updates)]
+    loader, held_out = ForAllEpochs(Rows(it), batch_size=4) if kept else loader_of(it), loader_of(it, 16)
+    for epoch in range(3):
+        for batch in ahead(loader if kept else islice(loader, 6)):
+            for model, optimizer in pairs:
+                train_step(model, optimizer, batch)
+        with torch.no_grad():
+            for batch in held_out:
+                pairs[0][0](batch)
+        assert it.recorder.steps == 6 * (epoch + 1) - kept  # one that goes on ends its last step with the next batch
+    assert {step["forward"] for step in it.steps()} - {10 * updates} <= ({40 + 10 * updates} if kept else set())
+    it.probe.at_exit()
+    assert it.recorder.steps == 18
+    assert epochs_of(it) == ([(18, 72)] if kept else [(6, 24)] * 3)
+
+
+def test_more_updates_of_one_batch_now_and_then_are_still_one_step(it):
+    """A generator that is trained with each third batch, the last of a pass among them."""
+    (one, first), (two, second) = made(it), made(it)
+    loader = ForAllEpochs(Rows(it), batch_size=4)
+    for _ in range(3):
+        for n, batch in enumerate(one_ahead(loader)):
+            train_step(one, first, batch)
+            if n % 2 == 0:
+                train_step(two, second, batch)
+    it.probe.at_exit()
+    assert it.recorder.steps <= 18
+
+
 def test_all_batches_fetched_before_the_first_is_trained_on(it):
     """A script that loads once and trains on a list: steps go by forward, and nothing is said of waits and samples."""
     model, optimizer = made(it)
