@@ -12,6 +12,7 @@ from typing import Any
 
 from cockpit.history.ranks import several
 from cockpit.history.report import duration
+from cockpit.history.restart import THE_ONE_BEFORE
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart
 from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
@@ -128,6 +129,8 @@ class View:
     ``keeper``: whether that lives. ``told``: the training knows of it. ``failed``: why it could not hand over.
     ``env``: what the new process finds in its environment; None before it has said so. ``words``: the last line that
     its imports printed. ``back``: how the new process ended, where the one of before runs in its place.
+    ``lingered_s``: for how long the process that has handed over was seen after that; ``lingers``: it is there still.
+    ``held``: what its script was about to do then.
     """
 
     folder: bool = False
@@ -142,6 +145,9 @@ class View:
     back: int | str | None = None
     env: Mapping[str, str | None] | None = None
     words: str = ""
+    lingered_s: float = 0.0
+    lingers: bool = False
+    held: str | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,8 @@ class Tell:
     """Ask the training to hand over at its next boundary."""
 
 
+LINGERS_S = 3.0
+"""Who needs longer to end once it has handed over keeps the new process waiting, and that is told."""
 COLD_STEPS = 20
 """Steps of a new process that are nobody's measure: allocators, caches and workers begin anew."""
 
@@ -202,7 +210,8 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
     if view.status is not None and view.stepped_s is None:
         return None  # that is the end of the run, and told as such
     if view.stepped_s is None or view.env is None:
-        return None
+        told = _of_the_one_before(view)
+        return Move("applying", note=told, step=step) if told not in (None, entry.note) else None
     found: dict[str, Value | None] = {ENV + name: value for name, value in view.env.items()}
     # what was put back as it began is nobody's to read
     found.update({name: value for name, value in entry.asked.items() if value == AS_BEGAN})
@@ -215,10 +224,21 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
     return Move(
         "settling",
         "no effect: " + ", ".join(wrong) + " in it" if wrong else None,
+        note=_of_the_one_before(view),
         step=step,
         stall_ms=1000.0 * max(0.0, view.stepped_s - float(began_s)) if began_s is not None else None,
         in_force={name: _in_force(name, found.get(name, value), value) for name, value in entry.asked.items()},
     )
+
+
+def _of_the_one_before(view: View) -> str | None:
+    """What is to be known of the process that has handed over; None where it has just ended."""
+    said = []
+    if view.held is not None:
+        said.append(f"its script catches every exception round its loop: it was ended again at {view.held}")
+    if view.lingered_s >= LINGERS_S:
+        said.append("it has not ended yet" if view.lingers else f"it took {view.lingered_s:.0f} s to end")
+    return f"{THE_ONE_BEFORE} has handed over; {'; '.join(said)}" if said else None
 
 
 def _other(name: str, value: Value | None) -> str:

@@ -48,6 +48,7 @@ class Restarts:
         self._keepers: list[subprocess.Popen[bytes]] = []
         self._told: set[tuple[int, str]] = set()
         self._written: tuple[object, ...] | None = None
+        self._lingered = ("", 0.0)
         self.carried: set[str] = set()
         """Restarts in the ledger that others see to, until their process has begun."""
 
@@ -152,7 +153,19 @@ class Restarts:
             back=pids.back if pids else None,
             env=None if new is None else {name: theirs(name, text, str(INJECT)) for name, text in new.env.items()},
             words=_last_line(os.path.join(folder, LOG)),
+            held=str(said.get("what")) if said.get("state") == "held" else None,
+            **self._lingering(folder),
         )
+
+    def _lingering(self, folder: str) -> dict[str, Any]:
+        """How long the process that has handed over was seen since then, and whether it is there still."""
+        go, old = lives.read(folder, lives.GO), lives.read(folder, lives.PLAN).get("old") or {}
+        if lives.HANDOFF not in go or not old.get("pid"):
+            return {}
+        there = processes.is_alive(int(old["pid"]), old.get("started_ticks"))
+        if there:
+            self._lingered = (folder, max(0.0, self._clock() - float(go.get("at_s") or self._clock())))
+        return {"lingers": there, "lingered_s": self._lingered[1] if self._lingered[0] == folder else 0.0}
 
     def _probe_of(self, pid: int | None) -> Any:
         return next((probe for probe in self._ears.probes.values() if probe.pid == pid), None)

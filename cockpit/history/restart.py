@@ -16,6 +16,8 @@ PREPARING, READY, HANDING_OVER, FIRST_STEP = "preparing", "ready", "handing over
 SETTLING, KEPT = "settling", "kept"
 STAGES = ("asked", PREPARING, READY, HANDING_OVER, FIRST_STEP, SETTLING, KEPT)
 """In their order; whatever else is the word of the ledger, with its reason."""
+THE_ONE_BEFORE = "the process before"
+"""Begins what is known of the one that has handed over, in the note of a restart."""
 WAITING = "waiting"
 """For the next checkpoint of a script that resumes by itself, or for the next try after a crash."""
 
@@ -56,7 +58,8 @@ def _stage_of(state: State, entry: Entry) -> Stage:
         return Stage(word, words, entry, True, True)
     if entry.state == "applying":
         step = "" if entry.at_step is None else f" from step {entry.at_step}"
-        return Stage(FIRST_STEP, f"the new process goes on{step}: its first step is awaited", entry, True)
+        known = f" ({entry.note})" if entry.note is not None and entry.note.startswith(THE_ONE_BEFORE) else ""
+        return Stage(FIRST_STEP, f"the new process goes on{step}: its first step is awaited{known}", entry, True)
     if entry.state == SETTLING:
         return Stage(
             SETTLING, f"in force: {entry.settled_steps} of {entry.settle_steps} steps until it is judged", entry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recorder import Recorder
+from .recorder import SAVE, Recorder
 
 
 class Spell:
@@ -21,6 +21,8 @@ class Spell:
     def entering(self, *_: Any) -> tuple[str, int] | None:
         """What the training was doing, to go on with afterwards."""
         recorder = self._recorder
+        if recorder.away is not None and self._doing == SAVE:
+            recorder.away("a save")
         if recorder.thread is not None and recorder.thread != recorder.ident():
             return None
         was = recorder.doing, recorder.since

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from cockpit.engine.restart_plan import Move, Standing, Tell, View, needs_cold, next_of, wanted
+from cockpit.history.fold import fold
+from cockpit.history.restart import newest
 from cockpit.history.state import Entry, State
 from cockpit.model.environment import AS_BEGAN
 from cockpit.model.errors import CockpitError
-from cockpit.model.events import ProbeConnected
+from cockpit.model.events import ChangeMoved, ProbeConnected
 from cockpit.model.knobs import ANEW, RESTART, UNSET
 
 STATE = State(run="it", phase="running", script="train.py", step=96, started_s=0.0, at_s=300.0)
@@ -160,6 +163,35 @@ def test_what_is_told() -> None:
     )
     back = next_of(APPLYING, replace(GONE, back=9))
     assert isinstance(back, Move) and "status 9 before its first step" in (back.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"lingered_s": 1.0, "lingers": True}, None),
+        ({"lingered_s": 1.0}, None),
+        ({"lingered_s": 7.0, "lingers": True}, "the process before has handed over; it has not ended yet"),
+        ({"lingered_s": 7.0}, "the process before has handed over; it took 7 s to end"),
+        ({"held": "a save"}, "the process before has handed over; its script catches every exception round its loop: "),
+        ({"held": "a save", "lingered_s": 9.0}, "it was ended again at a save; it took 9 s to end"),
+    ],
+)
+def test_a_process_that_does_not_end_once_it_has_handed_over_is_told_of(
+    more: dict[str, Any], words: str | None
+) -> None:
+    """While it keeps the new one waiting, and where that has come into force."""
+    waits = next_of(APPLYING, replace(GONE, **more))
+    landed = next_of(APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "4"}, **more))
+    assert isinstance(landed, Move) and landed.state == "settling"
+    if words is None:
+        assert waits is None and landed.note is None
+        return
+    assert isinstance(waits, Move) and waits.state == "applying" and words in (waits.note or "")
+    assert words in (landed.note or "")
+    assert next_of(replace(APPLYING, note=waits.note), replace(GONE, **more)) is None, "said once"
+    event = ChangeMoved(2.0, "c1", "applying", note=waits.note)
+    stage = newest(fold(replace(STATE, ledger=(APPLYING,)), event))
+    assert stage is not None and stage.word == "first step" and (waits.note or "") in stage.words
 
 
 def test_torch_is_imported_beforehand_unless_the_script_sets_what_it_reads() -> None:

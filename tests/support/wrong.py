@@ -282,12 +282,16 @@ ROWS = (
     ),
     Row(
         ANEW,
-        "the old process does not end after it has handed over",
-        "told to end after 30 s, ended after 40 s: two never train",
+        "the old process does not end after it has handed over: its script swallows that (a bare `except:`), or hangs",
+        "ended again at its next save, model, loader or step, and told; its own endings are carried out. Told to end "
+        "after 30 s (`--grace`, if more), ended 10 s later: two never train",
         NOTHING,
         tests=(
             "tests/probe/test_taking_over.py::test_takes_over_only_once_the_old_one_is_gone",
             "tests/probe/test_taking_over.py::test_an_old_one_that_cannot_end_is_ended",
+            "tests/probe/test_handoff_away.py::test_a_script_that_swallows_its_end_is_ended_at_whatever_it_does_next",
+            "tests/probe/test_handoff_away.py::test_what_belongs_to_an_ending_is_carried_out",
+            "tests/engine/test_restart_plan.py::test_a_process_that_does_not_end_once_it_has_handed_over_is_told_of",
         ),
     ),
     Row(

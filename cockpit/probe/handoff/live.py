@@ -7,6 +7,7 @@ begin at epoch 0 unnoticed, nor go on half restored: then the process ends with 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any, Callable, NoReturn
@@ -17,6 +18,7 @@ from ..lives import claim_go
 from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
+from .away import Away
 from .claim import claim, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
@@ -24,7 +26,7 @@ from .pace import Pace, count
 from .session import Session, SessionError
 from .state import gathered, put
 from .telling import ENDED, GIVEN_UP, LAST, NOT_OPTED_IN, tell
-from .wish import FAILED, GONE, SPARED, WRITING, WRITTEN, Wish, Written
+from .wish import FAILED, GONE, HELD, SPARED, WRITING, WRITTEN, Wish, Written
 from .wishes import Wishes
 
 FIRST = "life-1"
@@ -226,13 +228,17 @@ class Handoff:
         written = written._replace(seconds=(now - began) / 1e9)
         if not wishes:
             self._say(written.message(None, FAILED if written.reason else WRITTEN))
-        gone = False
+        gone: str | None = None
         for wish in wishes:
             state, reason = self._follow(wish, written, done)
             self._wishes.answer(wish, written._replace(reason=reason), state)
-            gone = gone or state == GONE
-        if gone:
-            raise SystemExit(0)  # as a script ends: its own endings and those of its libraries run
+            gone = wish.id if state == GONE else gone
+        if gone is not None:
+            Away(self._torch, recorder, self._guard, functools.partial(self._held, gone)).leave()
+
+    def _held(self, name: str, what: str) -> None:
+        """The script has swallowed its end, and was about to do something else."""
+        self._say({"m": "handoff", "id": name, "state": HELD, "what": what})
 
     def _follow(self, wish: Wish, written: Written, done: int) -> tuple[str, str | None]:
         """What becomes of a wish after the writing. GONE: another process is this training now, for good."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 QUEUED, WRITING, WRITTEN, GONE, FAILED = "queued", "writing", "written", "gone", "failed"
+HELD = "held"
+"""It has handed over, and what its script does after its loop would have gone on here."""
 SPARED = "spared"
 """One was due, and left out: it would have taken too much of the time."""
 
