@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cockpit.history import crash as told
@@ -22,7 +22,6 @@ from cockpit.model.knobs import ANEW, RESTART
 from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
 
-from . import processes
 from .bases import Bases
 from .beginnings import LOST, Beginnings, Wish
 from .crash_plan import RESTART as BY_ITSELF
@@ -38,27 +37,34 @@ from .crash_plan import (
     next_try,
     suspects,
 )
-from .hear import Ears
 from .next_environ import Known
+from .next_life import BACK
+from .processes import Pids
 from .record import Record
 from .rundir import RunDir
 
+PATIENCE_S = 30.0
+"""Ranks may outlive their launcher by so much; whoever trains longer than that goes on for good."""
+
 
 class Crashes:
-    """``clock`` gives seconds since the epoch. ``carried``: ids in the ledger that ``restarts`` leaves to others."""
+    """``clock`` gives seconds since the epoch. ``carried``: ids in the ledger that ``restarts`` leaves to others.
+
+    ``still``: why no process may begin beside those that are there; None where nobody trains.
+    """
 
     def __init__(
         self,
         run: RunDir,
         record: Record,
-        ears: Ears,
+        still: Callable[[], str | None],
         carried: set[str],
         beginnings: Beginnings,
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
         self._beginnings = beginnings
-        self._run, self._record, self._ears, self._clock, self._new_id = run, record, ears, clock, new_id
+        self._run, self._record, self._still, self._clock, self._new_id = run, record, still, clock, new_id
         self._facts = run.facts()
         self._carried = carried
         self._next: tuple[Base, Settings] | None = None
@@ -73,15 +79,16 @@ class Crashes:
         """Whether no process trains, and one is to begin by itself."""
         return self._next is not None
 
-    def after_the_end(self, status: int | None, training: int | None, still: Sequence[int]) -> bool:
-        """Whether another process follows ``training``. ``still``: processes of the run that train all the same."""
+    def after_the_end(self, status: int | None, pids: Pids | None) -> bool:
+        """Whether another process follows the one that has ended."""
         state = self._record.state
         if self._given_up:
             return False
         if state.crash is not None and told.is_waiting(state):  # by an engine before this one
             self._record.happen(_not_by_itself(state.crash, LOST))
             return False
-        cause = cause_of(status, left_of(lives.read(str(self._run.life), LEFT)), training, state.phase == "stopping")
+        training = pids.training if pids is not None else None
+        cause = cause_of(status, left_of(lives.read(self._folder(pids), LEFT)), training, state.phase == "stopping")
         if cause is None:
             return False
         if cause.startswith(told.KILLED) and (of_memory := self._beginnings.oom.words()) is not None:
@@ -91,9 +98,7 @@ class Crashes:
         if base is None or self._facts.get("on_crash") != BY_ITSELF:
             self._record.happen(crash)
             return False
-        hindrance = (
-            f"process {still[0]} of it still trains" if still else LOST if self._beginnings.environ is None else None
-        )
+        hindrance = LOST if self._beginnings.environ is None else None
         then = good_settings(state, suspects(state))
         follows = next_try(crash, state.crashes, then, base, self._waits_s())
         if hindrance or follows.wait_s is None:
@@ -101,6 +106,11 @@ class Crashes:
             return False
         self._wait(crash, base, then, follows.wait_s, follows.number)
         return True
+
+    def _folder(self, pids: Pids | None) -> str:
+        """Where the process has left its word: the one of before, that runs again in a life, has a place of its own."""
+        life = self._run.life
+        return str(life / BACK if pids is not None and pids.back is not None else life)
 
     def _crash(self, state: State, status: int | None, cause: str, base: Base | None, why: str | None) -> Crashed:
         now_s, step, life = state.ended_s or self._clock(), state.step, str(self._run.life)
@@ -141,7 +151,14 @@ class Crashes:
         if self._record.state.phase == "stopping":
             self.call_off("the run was stopped")
         elif time.monotonic() >= self._due_s:
-            self.follow(str(crash.change), *self._next)
+            self._take_turn(str(crash.change), *self._next)
+
+    def _take_turn(self, change: str, base: Base, settings: Settings) -> None:
+        """Nothing begins while anybody of the run trains."""
+        if (reason := self._still()) is None:
+            self.follow(change, base, settings)
+        elif time.monotonic() >= self._due_s + PATIENCE_S:
+            self.call_off(reason)
 
     def call_off(self, reason: str) -> bool:
         """Nothing is tried any more: the run ends as its last process did. False where nothing was waiting."""
@@ -187,9 +204,8 @@ class Crashes:
         through = CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
         if state.exit_status == 0 and state.stopping_until_s is None:
             raise through
-        still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
-        if still:
-            raise CockpitError(f"process {still[0]} of {state.run} still trains: end it first")
+        if (reason := self._still()) is not None:
+            raise CockpitError(reason)
         base, why = (self._next[0], None) if self._next is not None else self.bases.find(state)
         if base is None:
             raise CockpitError(str(why))

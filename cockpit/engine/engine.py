@@ -120,8 +120,10 @@ class Engine:
             if rank.pid not in {probe.pid for probe in self._ears.probes.values()}:
                 self._record.happen(ProbeLost(self._clock(), rank.pid))
         self._watch_keeper()
-        while not self._left:
+        while True:
             await self._turn()
+            if self._left:  # at once: what is asked for meanwhile would begin, and nobody would see to it
+                break
             try:
                 async with asyncio.timeout(self._pause_s()):
                     await self._wake.wait()
@@ -251,7 +253,9 @@ class Engine:
         training = pids.training if pids else None
         others: tuple[processes.Process, ...] = ()
         if with_others:
-            found = processes.marked(self._run, self._ears.worker_pids(), self._met)
+            # a probe that speaks is of the run, whatever its process has written over its environment
+            met = {**dict.fromkeys(self._ears.training_pids()), **self._met}
+            found = processes.marked(self._run, self._ears.worker_pids(), met)
             self._met = {process.pid: process.started_ticks for process in found}
             others = tuple(process for process in found if process.pid != training)
             ours = {process.pid for process in found}

@@ -11,7 +11,7 @@ from typing import Any
 
 from cockpit.model.errors import CockpitError
 
-from . import processes
+from . import processes, trainers
 from .beginnings import Beginnings
 from .by_checkpoint import ByCheckpoint
 from .crash_plan import has_epochs_left
@@ -39,7 +39,7 @@ class Following:
         self.restarts = Restarts(run, record, ears, clock)
         carried = self.restarts.carried
         self._beginnings = Beginnings(run, record, clock)
-        self._crashes = Crashes(run, record, ears, carried, self._beginnings, clock, new_id)
+        self._crashes = Crashes(run, record, self._still, carried, self._beginnings, clock, new_id)
         self._by_checkpoint = ByCheckpoint(record, carried, self._crashes, self._beginnings, stop, clock)
 
     # ---- asked for ----
@@ -123,12 +123,16 @@ class Following:
             return True
         # whoever is to be restarted once it has saved has ended by itself
         self._by_checkpoint.call_off("the training ended before it had written another checkpoint")
-        still = [pid for pid in self._ears.training_pids() if processes.is_alive(pid, None)]
-        if self._crashes.after_the_end(status, pids.training if pids is not None else None, still):
+        if self._crashes.after_the_end(status, pids):
             return True
-        if status == 0 and not still and not self._stopped_short():
+        if status == 0 and self._still() is None and not self._stopped_short():
             remove_handoffs(self._run)
         return False
+
+    def _still(self) -> str | None:
+        """Why no process may begin: somebody of the run trains, or is about to."""
+        found = trainers.who_trains(self._run, self._ears.training_pids(), self._ears.worker_pids())
+        return found.words(self._record.state.run) if found is not None else None
 
     def _stopped_short(self) -> bool:
         """Whether somebody has stopped it, and a hand-off is there from which a person may have it go on."""

@@ -7,6 +7,7 @@ It takes changes and settles them as the real probe would; it must never be mist
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_SOCKET, SCHEMA, START_FILE
 from cockpit.probe import lives
+from cockpit.probe.leaving import leave_word, place_of
 
 from . import scripted_files
 from .scripted_line import Line
@@ -111,6 +113,8 @@ class Trainer:
         parts = self.step_parts()
         time.sleep(parts["wall_ns"] / 1e9 / self.chosen.speed)
         self.step += 1
+        if not self.block and not self.tick:
+            lives.note_training(os.environ.get(ENV_LIFE) or os.environ.get(ENV_RUN, ""))
         if os.environ.get(ENV_LIFE):
             lives.mark(os.environ[ENV_LIFE], lives.STEPPED)
         for sums in (self.tick, self.block):
@@ -133,6 +137,8 @@ class Trainer:
     def _may_crash(self) -> None:
         name, _, value = (self.chosen.crash_if or "").partition("=")
         if self.step == self.chosen.crash_at and scripted_files.lives_so_far() < self.chosen.crash_times:
+            if self.chosen.crash_by == "raise":
+                raise RuntimeError("a bad batch")
             os.kill(os.getpid(), signal.SIGKILL)
         if name and str(self.knobs.get(name)) == value:
             self._say_tick()
@@ -272,6 +278,7 @@ def main() -> None:
     name, _, status = (chosen.fail_if or "").partition("=")
     if name and os.environ.get(name):
         sys.exit(int(status))
+    atexit.register(leave_word, place_of(os.environ), trains=True)
     trainer = Trainer
     if chosen.session:
         from cockpit.engine.scripted_session import Resumable

@@ -23,6 +23,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--refuse", action="append", default=[], metavar="KNOB=REASON")
     parser.add_argument("--session", action="store_true", help="can be restarted: hands over as with cockpit.session")
     parser.add_argument("--crash-at", type=int, default=None, metavar="STEP", help="kill itself there")
+    parser.add_argument("--crash-by", choices=("kill", "raise"), default="kill", help="or by an exception")
     parser.add_argument("--crash-times", type=int, default=1, help="in so many processes of the run")
     parser.add_argument(
         "--crash-if", default=None, metavar="KNOB=VALUE", help="kill itself as soon as that is in force"

@@ -125,8 +125,8 @@ def install(torch: Any) -> Probe | None:
     probe.guard.run("handoff", probe.handoff.start, start)
     LIVE[:] = [probe.handoff]
     patch(probe)
-    if os.environ.get(ENV_LIFE):
-        warm.first_step(probe.recorder, os.environ[ENV_LIFE])
+    life = os.environ.get(ENV_LIFE)
+    warm.first_step(probe.recorder, life or os.environ[ENV_RUN], later=bool(life))
     if not probe.child:
         probe.guard.run("link", probe.link.pump)
     return probe

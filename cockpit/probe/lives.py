@@ -20,6 +20,8 @@ GO, READY, STEPPED, STOP, PLAN, PIDS, EXIT = (
 )  # fmt: skip
 LOG = "warm.log"
 """What the new process prints before its turn: shown when its script begins, not amid the old process's lines."""
+TRAINED = "trained."
+"""Before the pid of each process that has made a step."""
 HANDOFF = "handoff"
 """The key in ``go`` without which it says that this life was given up."""
 
@@ -90,3 +92,22 @@ def mark(folder: str, name: str) -> None:
 def has(folder: str, name: str) -> bool:
     """Whether the file is there."""
     return os.path.exists(os.path.join(folder, name))
+
+
+def note_training(folder: str) -> None:
+    """Leave word that this process trains: whoever comes later must know it while it lives, heard of or not."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/stat") as file:
+            began = int(file.read().rpartition(")")[2].split()[19])
+        with open(os.path.join(folder, TRAINED + str(os.getpid())), "w") as file:
+            file.write(str(began))
+
+
+def trained(folder: str) -> Iterator[tuple[int, int]]:
+    """(pid, when it began in clock ticks since boot) of every process that has made a step in this life."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = [name for name in os.listdir(folder) if name.startswith(TRAINED)]
+    for name in names:
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, name)) as file:
+            yield int(name[len(TRAINED) :]), int(file.read())

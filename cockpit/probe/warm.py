@@ -195,13 +195,16 @@ def _take_over(waiter: Any) -> None:
         waiter._ready()
 
 
-def first_step(recorder: Any, folder: str) -> None:
-    """Have the first step that ends leave its mark: until then the keeper may still go back to what was before."""
+def first_step(recorder: Any, folder: str, later: bool) -> None:
+    """Have the first step that ends leave its mark: who trains. In a ``later`` life the keeper may go back to what was
+    before until then."""
     then = recorder.on_step
 
     def stepped() -> None:
         recorder.on_step = then
-        lives.mark(folder, lives.STEPPED)
+        if later:
+            lives.mark(folder, lives.STEPPED)
+        lives.note_training(folder)
         then()
 
     recorder.on_step = stepped

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
+from types import SimpleNamespace
 
 from engine_runs import Started, python, scripted, wait_for
 
 from cockpit.engine import processes
+from cockpit.engine.engine import Engine
 from cockpit.engine.start import ensure_engine
 from cockpit.history.fold import fold
 from cockpit.history.journal import read_state
@@ -76,6 +79,23 @@ def test_client_that_never_reads_gets_a_snapshot_in_the_end(start) -> None:
 def resident_kb(pid: int) -> int:
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * 4
+
+
+def test_an_engine_that_leaves_hears_nobody_any_more() -> None:
+    """What it would begin for them, nobody would see to."""
+    told: list[str] = []
+    engine = Engine.__new__(Engine)
+    nobody = SimpleNamespace(state=SimpleNamespace(ranks=()), journal=SimpleNamespace(close=lambda: told.append("end")))
+    mine = {"_record": nobody, "_watch_keeper": lambda: None, "server": SimpleNamespace(close=lambda: None)}
+    engine.__dict__.update(mine, _left=False)
+
+    async def turn() -> None:
+        engine._left = True
+        asyncio.get_running_loop().call_soon(told.append, "heard")
+
+    engine._turn = turn  # type: ignore[method-assign]
+    asyncio.run(engine.run())
+    assert told[0] == "end"
 
 
 def test_rude_words_get_a_sentence_or_nothing(start) -> None:

@@ -64,6 +64,21 @@ def test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost(start) -> None
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_the_process_of_before_that_runs_again_is_tried_again_too(start, how: str) -> None:
+    """Whatever the one that failed in its place has left behind, nobody takes for its word."""
+    words = ("--hold", 1, "--fail-if", "BAD=9", "--crash-at", 70, "--crash-times", 2, "--crash-by", how)
+    run = start(training(*words), on_crash=True, crash_waits_s=SOON)
+    run.until("hand-offs", lambda status: status["handoff"])
+    assert run.ask("restart", env={"BAD": "1"})["ok"]
+    state = run.ended()
+    cause = {"raise": "RuntimeError: a bad batch", "kill": "killed (SIGKILL)"}[how]
+    assert (state.exit_status, state.step) == (0, STEPS * EPOCHS) and [c.cause for c in state.crashes] == [cause]
+    assert last(state)["note"].startswith(f"{cause}, at step"), last(state)
+    assert [entry.state for entry in state.ledger if entry.origin == "person"] == ["rolled_back"]
+
+
+@pytest.mark.long
 def test_given_up_where_the_same_settings_come_no_further(start) -> None:
     run = start(training("--crash-at", 50, "--crash-times", 9), on_crash=True, crash_waits_s=SOON)
     state = run.ended()

@@ -282,11 +282,20 @@ ROWS = (
     ),
     Row(
         ANEW,
+<<<<<<< ours
         "the old process does not end after it has handed over: its script swallows that (a bare `except:`), or hangs",
         "ended again at its next save, model, loader or step, and told; its own endings are carried out. Told to end "
         "after 30 s (`--grace`, if more), ended 10 s later: two never train",
+=======
+        "the old process does not end after it has handed over; or a shell is killed, and the training that it ran "
+        "goes on",
+        "told to end after 30 s, ended after 40 s; nothing begins beside one that goes on, its pid is named: two never "
+        "train",
+>>>>>>> theirs
         NOTHING,
         tests=(
+            "tests/engine/test_trainers.py::test_a_person_is_told_who_trains_by_an_engine_that_has_heard_nobody",
+            "tests/engine/test_trainers.py::test_a_try_waits_for_whoever_trains_and_not_for_ever",
             "tests/probe/test_taking_over.py::test_takes_over_only_once_the_old_one_is_gone",
             "tests/probe/test_taking_over.py::test_an_old_one_that_cannot_end_is_ended",
             "tests/probe/test_handoff_away.py::test_a_script_that_swallows_its_end_is_ended_at_whatever_it_does_next",
@@ -331,6 +340,7 @@ ROWS = (
         tests=(
             "tests/engine/test_crashes.py::test_goes_on_from_the_newest_hand_off_and_tells_what_was_lost",
             "tests/engine/test_crashes.py::test_a_person_restarts_what_has_ended",
+            "tests/engine/test_crashes.py::test_the_process_of_before_that_runs_again_is_tried_again_too",
             "tests/e2e/test_after_a_crash.py::test_it_goes_on_to_the_bit",
         ),
     ),
