@@ -282,11 +282,11 @@ ROWS = (
     ),
     Row(
         ANEW,
-        "the old process does not end after it has handed over: its script swallows that (a bare `except:`), or hangs; or "
-        "a shell is killed, and the training that it ran goes on",
+        "the old process does not end after it has handed over: its script swallows that (a bare `except:`), or hangs; "
+        "or a shell is killed, and the training that it ran goes on",
         "ended again at its next save, model, loader or step, and told; its own endings are carried out. Told to end "
-        "after 30 s (`--grace`, if more), ended 10 s later; nothing begins beside one that goes on, its pid is named: two "
-        "never train",
+        "after 30 s (`--grace`, if more), ended 10 s later; nothing begins beside one that goes on, its pid is named: "
+        "two never train",
         NOTHING,
         tests=(
             "tests/engine/test_trainers.py::test_a_person_is_told_who_trains_by_an_engine_that_has_heard_nobody",
