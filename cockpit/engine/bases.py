@@ -11,6 +11,7 @@ from typing import Any
 
 from cockpit.history.knobs import training_loaders
 from cockpit.history.state import State
+from cockpit.model.counts import counted
 from cockpit.model.names import HANDOFF_FOLDER
 from cockpit.probe.handoff.folder import Refused, is_whole, manifest_of, numbers
 
@@ -96,7 +97,7 @@ def _why_none(reason: str | None, every: int) -> str:
 def _of_handoff(number: int, path: str, manifest: Mapping[str, Any]) -> Base:
     epoch, step, epochs = int(manifest["epoch"]), int(manifest["step"]), manifest.get("epochs")
     return Base(
-        f"the hand-off after {epoch} epoch{'' if epoch == 1 else 's'}",
+        f"the hand-off after {counted(epoch, 'epoch')}",
         f"hand-off {number}",
         path,
         epoch=epoch,

@@ -15,6 +15,7 @@ from typing import Any
 from cockpit.history.knobs import tuned_loaders, tuned_setup
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart
+from cockpit.model.counts import counted
 from cockpit.model.crash import Crashed
 from cockpit.model.knobs import ENV, SCRIPT, UNSET, Value
 from cockpit.model.knobs import RESTART as ANEW_KNOB
@@ -199,8 +200,7 @@ def next_try(
         return Next(None, crash.reason)
     number = 1 + sum(1 for each in before if each.next_s is not None)
     if number > len(waits_s):
-        made = "1 try was" if len(waits_s) == 1 else f"{len(waits_s)} tries were"
-        return Next(None, f"given up: {made} made")
+        return Next(None, f"given up: {counted(len(waits_s), 'try was', 'tries were')} made")
     failed = sum(1 for each in (*before, crash) if (each.settings, each.base_key) == (then.word, base.key))
     if failed >= TWICE:
         return Next(None, "given up: it crashed twice under the same settings without coming any further")

@@ -16,6 +16,7 @@ from cockpit.history.restart import THE_ONE_BEFORE
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart
 from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
+from cockpit.model.counts import noun
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
 
@@ -107,7 +108,7 @@ def cost(state: State) -> str:
     if not state.step:
         return words + " (see the README: three lines in the script)"
     spent = f", {duration(state.at_s - state.started_s)} of training," if state.started_s is not None else ""
-    return f"{words}: {state.step} steps{spent} would be lost"
+    return f"{words}: {state.step} {noun(state.step, 'step')}{spent} would be lost"
 
 
 HARMLESS = ("TOKENIZERS_", "TRANSFORMERS_", "HF_", "WANDB_", "MLFLOW_", "TF_CPP_", "MPL", "MASTER_", "RANK", "WORLD_")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.model.compiled import CompiledSeen
+from cockpit.model.counts import counted
 
 from .state import Entry, State
 from .trials import entry_of, with_entry
@@ -73,13 +74,9 @@ def words(total_s: float | None, graphs: int | None, recompiles: int | None) -> 
     if not graphs and (total_s or 0.0) < WORTH_SAYING_S:
         return ""
     took = "compiled" if total_s is None else f"compiled for {total_s:.0f} s" if total_s >= 10 else _short(total_s)
-    parts = [_count(graphs, "graph"), _count(recompiles, "recompile")]
-    return ", ".join([took, *(part for part in parts if part)])
+    parts = [(graphs, "graph"), (recompiles, "recompile")]
+    return ", ".join([took, *(counted(number, what) for number, what in parts if number is not None)])
 
 
 def _short(total_s: float) -> str:
     return f"compiled for {total_s:.1f} s" if total_s >= 0.1 else "compiled for under 0.1 s"
-
-
-def _count(number: int | None, what: str) -> str:
-    return "" if number is None else f"{number} {what}{'' if number == 1 else 's'}"

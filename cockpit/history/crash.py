@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.model.counts import counted
 from cockpit.model.crash import Crashed, IdentitySeen, Resumed, SessionSeen
 from cockpit.model.events import Sampled
 
@@ -93,11 +94,6 @@ def _never_had_its_turn(entry: Entry) -> bool:
 # ---- in words ----
 
 
-def count_words(number: int, what: str) -> str:
-    """``1 step``, ``34 steps``."""
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
-
-
 def lost_words(steps: int | None, seconds: float | None, exact: bool = True) -> str:
     """What a new process does not have: steps where they are known, else the time that they took.
 
@@ -106,9 +102,9 @@ def lost_words(steps: int | None, seconds: float | None, exact: bool = True) -> 
     if steps == 0 and not exact:
         return "a few steps may be lost"
     if steps is not None and not exact:
-        return f"{count_words(steps, 'step')} or a few more {'is' if steps == 1 else 'are'} lost"
+        return f"{counted(steps, 'step')} or a few more {'is' if steps == 1 else 'are'} lost"
     if steps is not None:
-        return f"{count_words(steps, 'step')} {'is' if steps == 1 else 'are'} lost" if steps > 0 else "nothing is lost"
+        return f"{counted(steps, 'step')} {'is' if steps == 1 else 'are'} lost" if steps > 0 else "nothing is lost"
     if seconds is None:
         return "what is lost is not known"
     return f"what was trained in the {duration(seconds)} since then is lost"

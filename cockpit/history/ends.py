@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cockpit.analysis.compare import NOT_COMPARABLE
+from cockpit.model.counts import counted
 from cockpit.model.knobs import BY_NAME
 
 from .state import Entry, State
@@ -60,13 +61,10 @@ def _words(state: State, entry: Entry) -> str | None:
     if state.step is None or entry.at_step is None:
         return f"{ended} after this came into force"
     steps = max(0, state.step - entry.at_step)
+    made = counted(steps, "step")
     if state.leaving_s is None:  # killed: the newest count that was heard is some tenths of a second old
-        return f"{ended}, {_count(steps)} or a few more after this came into force"
-    return f"{ended}, {_count(steps)} after this came into force" if steps else f"{ended} in the first step under this"
-
-
-def _count(steps: int) -> str:
-    return "1 step" if steps == 1 else f"{steps} steps"
+        return f"{ended}, {made} or a few more after this came into force"
+    return f"{ended}, {made} after this came into force" if steps else f"{ended} in the first step under this"
 
 
 def _signal_of(status: int) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.model.counts import counted
 from cockpit.model.crash import HANDOFF_SHARE, HandoffSeen
 
-from .crash import count_words
 from .pause import paused_for_s
 from .spans import duration
 from .state import State
@@ -48,7 +48,7 @@ def words(state: State, now_s: float) -> str | None:
     cost, part = state.handoffs, share(state, now_s)
     if part is None:
         return None
-    said = f"{count_words(cost.written, 'hand-off')} written: {_span(cost.spent_s)}, {percent(part)} of the run's time"
+    said = f"{counted(cost.written, 'hand-off')} written: {_span(cost.spent_s)}, {percent(part)} of the run's time"
     if failed := cost.tried - cost.written:
         said += f", with {failed} that failed"
     return f"{said}; {spared_words()}" if cost.spared else said

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.analysis.policy import POLICY
+from cockpit.model.counts import noun
 from cockpit.model.events import Sampled
 from cockpit.model.pause import ASKED, OVER, PAUSED, REFUSED, RESUMING, PauseMoved
 
@@ -123,9 +124,10 @@ def words(state: State) -> str | None:
         return None
     heard = "it pauses when the step under way has ended"
     unheard = "the training is not heard just now: it pauses a step after it is heard again"
+    steps = f"{found.step} {noun(found.step, 'step')}"
     told = {
         ASKED: found.reason or (unheard if state.probe == "lost" else heard),
-        PAUSED: f"paused after {found.step} steps: memory and workers stay; cockpit resume {state.run}",
+        PAUSED: f"paused after {steps}: memory and workers stay; cockpit resume {state.run}",
         RESUMING: "it is told to go on",
         OVER: f"the pause is over: {found.reason}",
         REFUSED: f"not paused: {found.reason}",

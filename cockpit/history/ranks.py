@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cockpit.model.counts import noun
 from cockpit.model.knobs import BY_NAME, SCRIPT, Value
 from cockpit.model.ranks import NOT_YET, RankInfo, RanksSeen
 
@@ -71,7 +72,7 @@ def _words(rank: RankInfo, over: bool) -> str:
     """``rank 1: step 38, waits 1.2 ms a step, 40 samples/s``; – for what was not measured."""
     step = "–" if rank.step is None else str(rank.step)
     if over:
-        return f"{rank.name}: {step} steps"
+        return f"{rank.name}: {step} {noun(rank.step, 'step')}"
     if not rank.alive:
         return f"{rank.name}: gone, at step {step}"
     waits = "–" if rank.wait_ms is None else f"{rank.wait_ms:.1f}"

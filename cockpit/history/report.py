@@ -12,6 +12,7 @@ from typing import Any
 
 from cockpit.analysis.compare import WORDS
 from cockpit.analysis.policy import POLICY
+from cockpit.model.counts import counted
 from cockpit.model.knobs import UNSET, show_value
 
 from . import compiled, crash, disk, handoffs, ranks
@@ -141,7 +142,7 @@ def steps_words(state: State) -> str:
     if state.step is None:
         return "no step seen"
     if state.phase in ("ended", "lost"):
-        return f"{state.step} steps"
+        return counted(state.step, "step")
     return f"epoch {show_value(state.epoch)}, step {state.step}"
 
 
@@ -244,7 +245,8 @@ def held_back(state: State) -> list[str]:
     if whole is not None and (told := compiled.words(whole.total_s, whole.graphs, whole.recompiles)):
         lines.append(f"torch {told}: in no figure of a step or an epoch")
     if state.events_dropped:
-        lines.append(f"{state.events_dropped} messages of the probe were lost: figures may miss their part")
+        lost = counted(state.events_dropped, "message of the probe was", "messages of the probe were")
+        lines.append(f"{lost} lost: figures may miss their part")
     unseen = "no step was measured" + (" under the settings in force" if state.ledger else "")
     return lines or [unseen if last is None and first is None else "nothing that could be measured"]
 

@@ -13,6 +13,7 @@ import resource
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
+from ..model.counts import counted
 from ..model.knobs import LOADER_KNOBS, Value
 from .asks import Ask, Asks
 from .groups import Group, Refused, couple
@@ -154,7 +155,7 @@ def larger_batches(group: Group, weight: Weight, size: int, before: int, machine
     ready, more = group.capacity * batch, batch - weight.size
     if more <= 0:
         return None
-    what = "%d workers × %d batches of %s" % (group.num_workers, group.prefetch_factor or 0, words_of(batch))
+    what = _in_flight(group, batch)
     if machine.shm_free is not None and ready > machine.shm_free:
         return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(ready), words_of(machine.shm_free))
     # each worker holds the samples of a batch and the batch made of them; /dev/shm is memory too
@@ -165,6 +166,11 @@ def larger_batches(group: Group, weight: Weight, size: int, before: int, machine
     return None
 
 
+def _in_flight(group: Group, batch: int) -> str:
+    workers, batches = counted(group.num_workers, "worker"), counted(group.prefetch_factor or 0, "batch", "batches")
+    return "%s × %s of %s" % (workers, batches, words_of(batch))
+
+
 def _shm(group: Group, before: Group, weight: Weight | None, machine: Machine) -> str | None:
     if weight is None or machine.shm_free is None or group.capacity <= before.capacity:
         return None
@@ -172,7 +178,7 @@ def _shm(group: Group, before: Group, weight: Weight | None, machine: Machine) -
     needed = group.capacity * weight.size
     if needed <= machine.shm_free:
         return None
-    what = "%d workers × %d batches of %s" % (group.num_workers, group.prefetch_factor or 0, words_of(weight.size))
+    what = _in_flight(group, weight.size)
     return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(needed), words_of(machine.shm_free))
 
 
@@ -182,7 +188,8 @@ def _fds(group: Group, before: Group, weight: Weight | None, machine: Machine) -
     tensors = weight.tensors if weight is not None else 1
     needed = group.num_workers * FDS_PER_WORKER + group.capacity * tensors
     left = max(0, machine.fds_left - FDS_KEPT_FREE)
-    return "it may need %d more open files, and %d are left (ulimit -n)" % (needed, left) if needed > left else None
+    files = counted(needed, "more open file")
+    return "it may need %s, and %d are left (ulimit -n)" % (files, left) if needed > left else None
 
 
 def _memory(group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool) -> str | None:
@@ -198,8 +205,8 @@ def _memory(group: Group, before: Group, weight: Weight | None, machine: Machine
         return None
     words = "of" if size == machine.worker_size else "of at least"
     and_batches = ", and %s of batches ready" % words_of(ready) if ready else ""
-    left = words_of(machine.memory_left)
-    return "%d more workers %s %s each%s: %s of memory are left" % (more, words, words_of(size), and_batches, left)
+    left, workers = words_of(machine.memory_left), counted(more, "more worker")
+    return "%s %s %s each%s: %s of memory are left" % (workers, words, words_of(size), and_batches, left)
 
 
 def words_of(size: int) -> str:

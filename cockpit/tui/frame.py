@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cockpit.history.measure import scaled_to
+from cockpit.model.counts import noun
 from cockpit.model.knobs import KNOBS
 
 from .bars import bar_row, legend
@@ -162,7 +163,8 @@ def step_rows(view: View, plan: Plan, width: int) -> list[Row]:
     rows = [bar_row(name, phases, width, LABEL + 1, longest, letters, empty[name]) for name, phases in shown.items()]
     colours = legend(shown, width, LABEL + 1, view.glyphs, letters)
     if shown != measured and samples:
-        note: Row = ((f"for a step of {samples:.0f} samples", "dim"),)
+        size = f"{samples:.0f}"
+        note: Row = ((f"for a step of {size} {noun(1 if size == '1' else None, 'sample')}", "dim"),)
         used = width_of(colours) - len(colours[-1][0]) + len(colours[-1][0].rstrip())
         colours = spread(colours, note, width) if used + width_of(note) < width else fit([*note], width)
     return [*rows, colours]

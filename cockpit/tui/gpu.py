@@ -6,6 +6,7 @@ told is left out or gives its reason, and is never 0.
 
 from __future__ import annotations
 
+from cockpit.model.counts import counted
 from cockpit.model.gpu import GpuFigures
 
 from .clean import clean
@@ -25,7 +26,7 @@ def gpu_rows(view: View, width: int, label: int, at_most: int) -> list[Row]:
     found = [_device_row(view, device, width, label) for device in shown]
     left = seen.devices[len(shown) :]
     if left:
-        name, words = ("", f"and {len(left)} more") if shown else ("gpu", f"{len(left)} devices")
+        name, words = ("", f"and {len(left)} more") if shown else ("gpu", counted(len(left), "device"))
         tail: list[Run] = [(f" {source_of(left[0])}", "faint")]
         found.append(spread([(name.ljust(label), "dim"), (f"{words}, {_together(left)}", "text")], tail, width))
     return found

@@ -15,6 +15,7 @@ from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import UNCOUNTED, uncounted
+from cockpit.model.counts import noun
 
 from .clean import clean
 from .format import NOTHING, clock, count, delta, factor, interval, rate, reach, seconds, share
@@ -243,4 +244,5 @@ def _steps_runs(entry: Entry, state: State) -> list[Run]:
     compiled: list[Run] = [(f"  compiled {seconds(entry.compiled_s)}", "dim")] if entry.compiled_s else []
     if state.current.change != entry.id or entry.state not in ("kept", "settling"):
         return compiled
-    return [(f"  {count(sum(block.steps for block in state.current.blocks))} steps", "dim"), *compiled]
+    steps = sum(block.steps for block in state.current.blocks)
+    return [(f"  {count(steps)} {noun(steps, 'step')}", "dim"), *compiled]

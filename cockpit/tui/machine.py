@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cockpit.history.gpu import uses_gpu
 from cockpit.history.knobs import training_loaders
 from cockpit.history.state import State
+from cockpit.model.counts import counted, noun
 from cockpit.model.events import Sampled
 from cockpit.model.ranks import RankInfo
 
@@ -73,7 +74,7 @@ def loader_row(view: View, width: int, label: int) -> Row:
     """The training loader: where the script made it, its workers, what is ready, how long an epoch takes to start."""
     state = view.known
     choices = (words,) if (words := compile_words(state)) else no_gpu_words(state)
-    lost: list[Run] = [(f"{state.events_dropped} messages lost ", "alarm")] if state.events_dropped else []
+    lost: list[Run] = [(f"{counted(state.events_dropped, 'message')} lost ", "alarm")] if state.events_dropped else []
     left: list[Run] = [("loader".ljust(label), "dim"), *_loader_runs(view)]
     room = width - width_of(left) - 2
     told = next((words for words in choices if width_of(lost) + len(words) <= room), "")
@@ -89,7 +90,8 @@ def _loader_runs(view: View) -> list[Run]:
         return [(cut(" + ".join(clean(loader.id) for loader in found), 60), "text")]
     loader = found[0]
     runs: list[Run] = [(cut(clean(loader.id), 24), "text")]
-    runs += [(f" {glyphs.dot} ", "faint"), (f"{len(loader.workers)}", "text"), (" workers", "dim")]
+    runs += [(f" {glyphs.dot} ", "faint"), (f"{len(loader.workers)}", "text")]
+    runs += [(f" {noun(len(loader.workers), 'worker')}", "dim")]
     queue = state.latest.queue if state.latest else None
     if loader.unfed:
         runs += [(f" {glyphs.dot} nothing is fetched any more", "dim")]
@@ -116,7 +118,7 @@ def compile_words(state: State) -> str:
     found = state.compiled
     if found is None or not found.graphs:
         return ""
-    graphs = f"compiled {found.graphs} graph{'' if found.graphs == 1 else 's'}"
+    graphs = f"compiled {counted(found.graphs, 'graph')}"
     took = "" if found.total_s is None else f" in {seconds(found.total_s)}"
     return f"{graphs}{took}" + (f", {found.recompiles} of them again" if found.recompiles else "")
 

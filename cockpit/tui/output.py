@@ -6,6 +6,7 @@ Called by the frame. Whatever was printed is data: cleaned, cut at the width, an
 from __future__ import annotations
 
 from cockpit.history.actions import BY_NAME
+from cockpit.model.counts import noun
 
 from .clean import clean
 from .format import count
@@ -64,7 +65,7 @@ def _found(view: View) -> list[Run]:
         return []
     hits = len(reading.hits)
     place = f"{reading.hits.index(reading.hit) + 1} of " if reading.hit in reading.hits else ""
-    told = f"{place}{count(hits)} line{'' if hits == 1 else 's'}" if hits else "in none of these lines"
+    told = f"{place}{count(hits)} {noun(hits, 'line')}" if hits else "in none of these lines"
     return [
         ("  find ", "dim"),
         (cut(clean(reading.pattern), 24), "bold text"),

@@ -6,6 +6,7 @@ Called by the frame when ``v`` has opened it. Changes and reasons stand in full 
 from __future__ import annotations
 
 from cockpit.history.state import Entry
+from cockpit.model.counts import counted
 
 from .clean import clean
 from .footer import wrapped
@@ -65,4 +66,4 @@ def _windows(entry: Entry, view: View) -> str:
     if before is None or after is None:
         return ""
     rates = f"{rate(before)}{view.glyphs.arrow}{rate(after)}"
-    return f"{rates} over {entry.before_windows} and {entry.after_windows} windows"
+    return f"{rates} over {entry.before_windows} and {counted(entry.after_windows, 'window')}"

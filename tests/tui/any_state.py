@@ -84,7 +84,7 @@ class Grower:
             return tuple(self._type(arg) for arg in args)
         if origin is not None and issubclass(origin, Mapping):
             value = {float: self.number, str: self.text}.get(args[1], lambda: self.random.choice(VALUES))
-            if typing.get_origin(args[1]) is Mapping:
+            if typing.get_origin(args[1]) in (Mapping, tuple):
                 value = lambda: self._type(args[1])  # noqa: E731
             return {self.text(): value() for _ in range(self.random.randint(0, 2))}
         if dataclasses.is_dataclass(hint):

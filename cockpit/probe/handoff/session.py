@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...model.counts import counted
 from ...model.errors import CockpitError
 from ...model.names import ENV_LIFE, NOT_RESTORED, PRIVATE
 from .claim import goes_on_without_us
@@ -50,8 +51,8 @@ class Session:
         first = self.restored or 0
         if first > len(whole):
             self._live.leave(
-                "%d epochs were done at the hand-off, and run.epochs(%d) asks for fewer: ask for %d or more"
-                % (first, n, first)
+                "%s done at the hand-off, and run.epochs(%d) asks for fewer: ask for %d or more"
+                % (counted(first, "epoch was", "epochs were"), n, first)
             )
         return Epochs(self._live, self, whole[first:])
 

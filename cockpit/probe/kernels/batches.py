@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...model import ranks
+from ...model.counts import counted
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..lengths import Asker, run_past
@@ -133,7 +134,8 @@ class BatchSize:
         if rows is None:
             return "the sampler does not tell how many samples it has"
         if size > rows and self.drops:
-            return "the loader drops incomplete batches, and %d samples never fill one of %d" % (rows, size)
+            too_few = counted(rows, "sample never fills", "samples never fill")
+            return "the loader drops incomplete batches, and %s one of %d" % (too_few, size)
         if facts.batch_norm and size == 1:
             return "batch norm refuses batches of one sample"
         if facts.batch_norm and not self.drops and rows % size == 1:
@@ -177,7 +179,8 @@ class BatchSize:
         words = "batches of %d: %s an epoch instead of %s" % (size, self.batches(size), self.batches(old))
         last = rows % size
         if self.drops:
-            return [words, "%d samples dropped instead of %d" % (last, rows % old)] if last or rows % old else [words]
+            dropped = "%s dropped instead of %d" % (counted(last, "sample"), rows % old)
+            return [words, dropped] if last or rows % old else [words]
         return [words + ", the last of %d" % (last or size)]
 
     def _effect_words(self, size: int | None) -> str:
@@ -231,9 +234,8 @@ class BatchSize:
             return "with batches of %s the loop left the epoch before its end" % size
         if samples > expected:
             return "with batches of %s the loop saw %d samples, and there are %d" % (size, samples, expected)
-        return "with batches of %s the loop saw %d of %d samples: %d were not seen" % (
-            size, samples, expected, expected - samples,
-        )  # fmt: skip
+        unseen = counted(expected - samples, "was", "were")
+        return "with batches of %s the loop saw %d of %d samples: %s not seen" % (size, samples, expected, unseen)
 
     def _expected(self) -> int | None:
         rows, size = self.rows, self.in_force

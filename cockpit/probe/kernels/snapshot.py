@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
+from ...model.counts import counted
 from ..preflight import look, words_of
 
 SHARE = 0.25
@@ -130,7 +131,7 @@ class Snapshot:
                     setattr(scaler, name, restore(getattr(scaler, name)))
         lost = ["the optimizer's %s" % kind for kind in sorted(self.opaque)]
         frozen = [ref() for ref, version in self._frozen if getattr(ref(), "_version", version) != version]
-        return [*lost, *(["%d frozen parameters" % len(frozen)] if frozen else [])]
+        return [*lost, *([counted(len(frozen), "frozen parameter")] if frozen else [])]
 
     # ---- copying ----
 
