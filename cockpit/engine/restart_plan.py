@@ -15,8 +15,8 @@ from cockpit.history.report import duration
 from cockpit.history.restart import THE_ONE_BEFORE
 from cockpit.history.state import Entry, State
 from cockpit.history.trials import is_restart
-from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
 from cockpit.model.counts import noun
+from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
 
