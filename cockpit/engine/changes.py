@@ -104,12 +104,12 @@ def _apart(state: State, knobs: Mapping[str, Value], loader: str | None) -> tupl
 
 def give_up(state: State, at_s: float) -> Decision | None:
     """What was asked of loaders before it was known that the training has none: refused. What waits with it goes on."""
-    vain = [entry for entry in _waiting(state) if no_loader(state, _wanted(entry.asked))]
+    asked = [(entry, no_loader(state, _wanted(entry.asked))) for entry in _waiting(state)]
+    vain = [(entry, reason) for entry, reason in asked if reason is not None]
     if not vain:
         return None
     events, messages = list[Event](), list[Message]()
-    for entry in vain:
-        reason = no_loader(state, _wanted(entry.asked))
+    for entry, reason in vain:
         events.append(ChangeMoved(at_s, entry.id, "refused", reason=reason))
         messages.append(drop_message(entry.id))
         rest = {name: value for name, value in entry.asked.items() if name in KERNEL_KNOBS}

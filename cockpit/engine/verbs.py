@@ -26,7 +26,7 @@ from . import changes
 from .following import Following
 from .hear import Ears
 from .kernel_view import kernel_view
-from .processes import name_of, read_pids, send
+from .processes import Pids, name_of, read_pids, send
 from .record import Record
 from .rundir import RunDir
 from .told import pause_message
@@ -204,8 +204,7 @@ class Verbs:
         elif pids is not None:
             if state.phase == "paused" or pause.is_asked(state):
                 self._resume({})  # its own handlers may only note the signal, and look after the step
-            # a shell that is told to end does not tell what it runs
-            inner = self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
+            inner = self._run_by_a_shell(pids)
             send(self._run, pids.training, signal.SIGTERM, pids.training_started)
             for pid in inner:
                 send(self._run, pid, signal.SIGTERM)
@@ -223,11 +222,14 @@ class Verbs:
         pids = read_pids(self._run)
         if pids is None or self._record.state.phase in ("ended", "lost"):
             raise CockpitError("no process of the training is there to hear a signal")
-        # a shell ends of it, and does not tell what it runs
-        inner = self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
+        inner = self._run_by_a_shell(pids)
         if inner:
             return {"told": [pid for pid in inner if send(self._run, pid, number)]}
         return {"told": [pids.training] if send(self._run, pids.training, number, pids.training_started) else []}
+
+    def _run_by_a_shell(self, pids: Pids) -> tuple[int, ...]:
+        """What trains, where a shell was started: it ends of a signal, and does not tell what it runs."""
+        return self._ears.training_pids() if name_of(pids.training) in SHELLS else ()
 
     def _status(self, args: dict[str, Any]) -> dict[str, Any]:
         return status_of(self._record.state, self._clock())
