@@ -15,6 +15,7 @@ import sys
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable
 
+from .memory import memory_of
 from .unsent import cannot_send
 from .whose import MRO, NAME, is_scripts, module_of
 
@@ -95,13 +96,10 @@ class _Pickler(ForkingPickler):
         torch = self._torch
         if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_nested:
             return NotImplemented  # made of others, which come here in their turn; or none of a worker's memory
-        try:
-            memory = tensor.untyped_storage()
-            address, size = memory.data_ptr(), memory.nbytes()
-        except (RuntimeError, NotImplementedError):  # a subclass that only wraps others
+        memory = memory_of(tensor)
+        if memory is None or not memory.address or not memory.storage.nbytes():
             return NotImplemented
-        if not address or not size:
-            return NotImplemented
+        address, size = memory.address, memory.storage.nbytes()
         if size <= 2 * tensor.nbytes + SMALL:
             self._copied.setdefault(address, None)
         elif kind is torch.Tensor and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj()):

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Callable, NamedTuple
 
 from .guard import unseen
+from .memory import memory_of
 from .reach import GLANCE, GLOBAL, Reached
 
 FETCHES = 3
@@ -51,17 +52,14 @@ def marks(torch: Any, dataset: Any, handed_out: Set[int] = frozenset()) -> dict[
         if id(kind) in CONTAINERS:
             first = () if kind is set else tuple(map(id, islice(thing, ALIKE)))  # a set has no order
             found[path] = Mark(id(thing), len(thing), first, grows=True)
-        elif kind is torch.Tensor and not thing.is_inference() and storage_of(thing) not in handed_out:
+        elif kind is torch.Tensor and not thing.is_inference() and _address_of(thing) not in handed_out:
             found[path] = Mark(id(thing), thing._version)
     return found
 
 
-def storage_of(tensor: Any) -> int:
-    """Which memory it lies in; 0 where that cannot be told."""
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # sparse, fake
-        return 0
+def _address_of(tensor: Any) -> int:
+    memory = memory_of(tensor)
+    return memory.address if memory is not None else 0
 
 
 def storages_in(torch: Any, data: Sequence[Any]) -> set[int]:
@@ -72,7 +70,7 @@ def storages_in(torch: Any, data: Sequence[Any]) -> set[int]:
             break
         part = parts.popleft()
         if type(part) is torch.Tensor:
-            found.add(storage_of(part))
+            found.add(_address_of(part))
         elif type(part) in (list, tuple):
             parts.extend(part[:ALIKE])
         elif type(part) is dict:

@@ -11,6 +11,8 @@ import pickle
 import zlib
 from typing import Any, NamedTuple
 
+from ..memory import memory_of
+
 PROTOCOL = 2
 """torch.save's own: what cannot be pickled so is found here first, thing by thing."""
 
@@ -64,11 +66,10 @@ def contents_of(torch: Any, tree: Any, sums: bool = True) -> Contents:
 
 def _storage(tensor: Any) -> tuple[Any, int]:
     """What tells the storage of ``tensor`` from others, and its length: torch.save writes all of it."""
-    try:
-        storage = tensor.untyped_storage()
-        return (str(storage.device), storage.data_ptr() or id(tensor)), storage.nbytes()
-    except (RuntimeError, NotImplementedError, AttributeError):  # sparse ones and some subclasses have none
+    memory = memory_of(tensor)
+    if memory is None:
         return id(tensor), tensor.numel() * tensor.element_size()
+    return (str(memory.storage.device), memory.address or id(tensor)), memory.storage.nbytes()
 
 
 def checksum(torch: Any, tensor: Any) -> int | None:

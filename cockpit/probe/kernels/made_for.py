@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..memory import memory_of
 from .rings import Rings
 
 STEPS = 4
@@ -108,15 +109,14 @@ class MadeFor:
         """In which step this memory was met before, where it was; only what has a dimension of the batch size."""
         if self.size not in tensor.shape or isinstance(tensor, self._torch.nn.Parameter):
             return None
-        try:
-            storage = tensor.untyped_storage()
-            name = storage._cdata
-        except (RuntimeError, NotImplementedError):
-            return None  # a tensor without memory of its own
+        memory = memory_of(tensor)
+        if memory is None:
+            return None
+        name = memory.storage._cdata
         before = self._handed.get(name)
         if before is None:
             # the name stays this memory's for as long as the reference lives; the memory itself is not kept
-            self._handed[name] = (self._step, self._torch.multiprocessing.reductions.StorageWeakRef(storage))
+            self._handed[name] = (self._step, self._torch.multiprocessing.reductions.StorageWeakRef(memory.storage))
             return None
         self._handed[name] = (self._step, before[1])
         return before[0]
