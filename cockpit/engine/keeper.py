@@ -99,15 +99,15 @@ def goes_back(folder: str, status: int) -> bool:
     return "handoff" in go and not asked and not ended_well and status not in (128 + 2, 128 + 15)
 
 
-def wait_until_gone(folder: str, pid: int, started_ticks: int | None) -> bool:
-    """The process that handed over ends first: two must never train at once. Who cannot end is ended.
+def wait_until_gone(folder: str, pid: int, started_ticks: int | None, leave_s: float = 30.0) -> bool:
+    """The process that handed over ends first: two must never train at once. Who cannot end in time is ended.
 
     False: meanwhile somebody has stopped the run.
     """
-    for turn in range(600):
+    for turn in range(int(10 * leave_s) + 300):
         if started(pid) != started_ticks or started_ticks is None:
             break
-        if turn == 400:
+        if turn == int(10 * leave_s) + 100:
             end(pid)
         time.sleep(0.1)
     return not os.path.exists(os.path.join(folder, "stop"))

@@ -22,6 +22,7 @@ from cockpit.model.errors import StartError
 from cockpit.model.knobs import ENV
 from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_WARM, ENV_WAS, START_FILE
 from cockpit.probe import lives
+from cockpit.probe.warm import LEAVE_S
 from cockpit.sensors.procfs import read_bytes
 
 from . import processes
@@ -47,6 +48,13 @@ def start_of(state: State, start: Mapping[str, Any], facts: Mapping[str, Any]) -
         "at": [item for item in start.get("at") or () if item.get("id") not in begun],
         "began_s": facts.get("started_s"),
     }
+
+
+def leave_s_of(facts: Mapping[str, Any]) -> float:
+    """How long a process that has handed over may take to end: uploads and what else runs at exit have the time that
+    a stop would give them (``--grace``), and never less than usual."""
+    grace_s = facts.get("grace_s")
+    return max(LEAVE_S, float(grace_s)) if isinstance(grace_s, (int, float)) else LEAVE_S
 
 
 def environ_of(run: RunDir, pids: processes.Pids | None, known: Known) -> dict[str, str] | None:

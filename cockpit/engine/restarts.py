@@ -28,7 +28,7 @@ from .hear import Ears
 from .launch import INJECT
 from .likeness import likeness_of
 from .next_environ import theirs
-from .next_life import BACK, environ_of, start_keeper, start_of
+from .next_life import BACK, environ_of, leave_s_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
 from .restart_preview import preview
@@ -232,7 +232,8 @@ class Restarts:
         old = {"pid": pids.training, "started_ticks": pids.training_started}
         output = str(self._run.output)
         early = self._set_early()
-        facts_of = {"change": change, "asked": dict(asked), "before": dict(before), "old": old, "output": output}
+        known_of = {"change": change, "asked": dict(asked), "before": dict(before), "old": old, "output": output}
+        facts_of = {**known_of, "leave_s": (leave_s := leave_s_of(facts))}
         write_json(prepared / lives.PLAN, {**facts_of, "cold": needs_cold(early), "set_early": list(early)})
         self._written = None
         self._write_start(str(prepared), change)
@@ -245,7 +246,7 @@ class Restarts:
         plan = {
             **base,
             "env": {**named, **environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
-            "old": old,
+            "old": {**old, "leave_s": leave_s},
             "output": output,
             "log": str(folder / LOG),
             "like": likeness_of(pids.keeper),

@@ -126,7 +126,8 @@ def install(torch: Any) -> Probe | None:
     LIVE[:] = [probe.handoff]
     patch(probe)
     life = os.environ.get(ENV_LIFE)
-    warm.first_step(probe.recorder, life or os.environ[ENV_RUN], later=bool(life))
+    first_step = functools.partial(warm.first_step, life or os.environ[ENV_RUN], later=bool(life))
+    probe.pulse.first = functools.partial(probe.guard.run, "lives", first_step)
     if not probe.child:
         probe.guard.run("link", probe.link.pump)
     return probe

@@ -1,7 +1,8 @@
 """How this process ends, left in a file for the engine: by an exception that nobody caught, or by itself.
 
-Called by the probe at exit. Python has printed the traceback by then and remembers what it was; nothing is put in the
-place of ``sys.excepthook``, which is the script's. Who is killed leaves no word, and that tells it, too.
+Called by the probe at exit, beside the script's thread. Python has printed the traceback by then and remembers what it
+was; nothing is put in the place of ``sys.excepthook``, which is the script's. Who is killed leaves no word, and that
+tells it, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from . import lives
 from .guard import attempt
 
 LEFT = "left.json"
+LEAVE_S = 1.0
+"""The disk may be one that does not answer: so long the word is waited for, and then the process ends without it."""
 WORDS_LONGEST = 160
 BEGAN_S = time.time()
 """Whatever ended later ended beside this process, and not before it."""

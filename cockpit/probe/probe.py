@@ -6,6 +6,7 @@ over in a forked child, and flushes at exit. It must stay silent in a process th
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -25,7 +26,7 @@ from .identity import Identity
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
-from .leaving import leave_word, place_of
+from .leaving import LEAVE_S, leave_word, place_of
 from .link import Link
 from .one_size import OneSize
 from .patience import least_s
@@ -322,7 +323,8 @@ class Probe:
             return
         self._over, self.pulse.wanted = True, False
         if self.recorder.steps or not self.child:
-            self.guard.run("leaving", leave_word, place_of(self._environ), self.recorder.steps > 0)
+            word = functools.partial(leave_word, place_of(self._environ), self.recorder.steps > 0)
+            self.pulse.finish(lambda: self.guard.run("leaving", word), LEAVE_S)
         self.pulse.stop(0.03)
         self.batching.closing = True
         self.guard.run("handoff", self.handoff.at_exit)

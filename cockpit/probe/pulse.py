@@ -29,6 +29,9 @@ class Pulse:
         self._minds_end = False
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._work: Callable[[], None] | None = None
+        self.first: Callable[[], object] | None = None
+        """What is done once, before the first beat."""
         self._interrupted = False
         self.wanted = True
 
@@ -59,11 +62,16 @@ class Pulse:
 
     def _run(self, stop: threading.Event) -> None:
         # at once: a training that is killed soon after its first step has still been seen
+        first, self.first = self.first, None
+        if first is not None:
+            first()
         self._beat()
         # signals are the script's: none is delivered to this thread, whatever the script blocks in its own
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         while not stop.wait(PERIOD_S):
             self._beat()
+        if self._work is not None:
+            self._work()
 
     def stop(self, join_s: float = JOIN_S) -> None:
         """Before a fork and at exit: asks the thread to end and waits for it, but never long."""
@@ -72,6 +80,21 @@ class Pulse:
             self._interrupted = True
             self._stop.set()
             thread.join(join_s)
+
+    def finish(self, work: Callable[[], None], within_s: float) -> None:
+        """At exit: what might never return (a file system that hangs) is done beside the script's thread, which waits
+        for it so long and no longer."""
+        if self._thread is not None and self._thread.is_alive():
+            self._work = work
+            self.stop(within_s)
+            return
+        thread = threading.Thread(target=work, name="cockpit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # Python 3.12 and later start no thread at exit, where none of ours has run yet
+            work()
+            return
+        thread.join(within_s)
 
     def forget(self) -> None:
         """In a forked child: the thread did not come along."""

@@ -17,7 +17,7 @@ import time
 import traceback
 from typing import Any, Callable
 
-from . import lives
+from . import expendable, lives
 
 LOOK_S = 2.0
 LEAVE_S, KILL_S = 30.0, 10.0
@@ -34,12 +34,14 @@ def wait(folder: str, waiter: Any) -> None:
     try:
         plan = lives.read(folder, lives.PLAN)
         old = Other(int(plan["old"]["pid"]), plan["old"].get("started_ticks"))
+        restore = expendable.offer()
         facts = _make_warm(waiter, bool(plan.get("cold")))
         lives.link(folder, lives.READY, facts)
         if not _is_our_turn(folder, old, float(plan.get("leave_s", LEAVE_S))):
             os._exit(0)
         _take_output(str(plan["output"]), os.path.join(folder, lives.LOG))
         _take_over(waiter)
+        restore()
         done = True
     except BaseException:
         # whatever it is, Python would go on with the script: two trainings at once
@@ -195,19 +197,12 @@ def _take_over(waiter: Any) -> None:
         waiter._ready()
 
 
-def first_step(recorder: Any, folder: str, later: bool) -> None:
-    """Have the first step that ends leave its mark: who trains. In a ``later`` life the keeper may go back to what was
-    before until then."""
-    then = recorder.on_step
-
-    def stepped() -> None:
-        recorder.on_step = then
-        if later:
-            lives.mark(folder, lives.STEPPED)
-        lives.note_training(folder)
-        then()
-
-    recorder.on_step = stepped
+def first_step(folder: str, later: bool) -> None:
+    """The mark of the first step that has ended: who trains. In a ``later`` life the keeper may go back to what was
+    before until then. Not for the script's thread: the disk may be one that hangs."""
+    if later:
+        lives.mark(folder, lives.STEPPED)
+    lives.note_training(folder)
 
 
 def set_before_torch(environ: Any) -> list[str]:

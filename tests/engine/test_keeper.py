@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from engine_runs import python, wait_for
 
-from cockpit.engine import blank
+from cockpit.engine import blank, keeper
 from cockpit.engine.main import KEEPER
 
 
@@ -267,3 +267,16 @@ def test_no_terminal_to_be_had_is_no_reason_not_to_start(keep, tmp_path: Path, m
 def test_orphans_do_not_keep_the_end_waiting_under_a_terminal(keep, tmp_path: Path) -> None:
     process = keep(python("import os, time\nif os.fork() == 0:\n    time.sleep(9)\nos._exit(7)"), window=(24, 80))
     assert process.wait(5) == 0 and status(tmp_path) == ["7"]
+
+
+@pytest.mark.parametrize(("leave_s", "seconds"), [(30.0, 40.0), (300.0, 310.0)])
+def test_who_has_handed_over_and_does_not_end_has_its_time_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave_s: float, seconds: float
+) -> None:
+    slept: list[float] = []
+    ended: list[float] = []
+    monkeypatch.setattr(keeper, "started", lambda pid: None if ended else 7)
+    monkeypatch.setattr(keeper, "end", lambda pid: ended.append(sum(slept)))
+    monkeypatch.setattr(keeper.time, "sleep", slept.append)
+    assert keeper.wait_until_gone(str(tmp_path), 4711, 7, leave_s)
+    assert ended == [pytest.approx(seconds)]

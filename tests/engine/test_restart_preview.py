@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from test_restart_plan import STANDING, STATE
 
 from cockpit.engine import preload
+from cockpit.engine.next_life import leave_s_of
 from cockpit.engine.restart_preview import preview
 from cockpit.model.environment import AS_BEGAN
 
@@ -31,3 +34,10 @@ def test_a_library_that_would_be_passed_over_is_told_of_first() -> None:
     assert preload.why_not({"LD_PRELOAD": "libc.so.6"}, {}) is None and preload.why_not({}, {}) is None
     told = preview(STATE, STANDING, {"LD_PRELOAD": "/no/such.so"}, "/ours")["reason"]
     assert "/no/such.so" in told and "cannot be preloaded" in told
+
+
+@pytest.mark.parametrize(
+    ("facts", "leave_s"), [({}, 30.0), ({"grace_s": 5.0}, 30.0), ({"grace_s": 300}, 300.0), ({"grace_s": None}, 30.0)]
+)
+def test_who_hands_over_has_the_time_to_end_that_a_stop_would_give(facts: dict[str, Any], leave_s: float) -> None:
+    assert leave_s_of(facts) == leave_s

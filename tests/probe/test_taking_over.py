@@ -126,13 +126,15 @@ def test_what_is_given_up_ends_and_nobody_can_hand_over_to_it(make: Make, tmp_pa
 
 @pytest.mark.long
 def test_takes_over_only_once_the_old_one_is_gone(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, "print('begun')"), cold=True)
-    life.ready()
+    life = make(script(tmp_path, "print('begun', open('/proc/self/oom_score_adj').read().strip())"), cold=True)
+    ready = life.ready()
+    assert Path(f"/proc/{ready['pid']}/oom_score_adj").read_text().strip() == "1000", "it goes before the training"
     assert life.go() and lives.current(str(tmp_path)) == str(life.folder)
     time.sleep(2.5)
     assert life.output == ""
     life.leave()
-    assert life.ended() == 0 and life.output == "begun\n"
+    ours = Path("/proc/self/oom_score_adj").read_text().strip()
+    assert life.ended() == 0 and life.output == f"begun {ours}\n"
 
 
 @pytest.mark.long
