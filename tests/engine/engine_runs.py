@@ -8,9 +8,10 @@ import signal
 import socket
 import struct
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
+
+from support.waiting import wait_for
 
 from cockpit.engine import launch, processes
 from cockpit.engine.rundir import RunDir
@@ -18,16 +19,6 @@ from cockpit.history.journal import read_state
 from cockpit.history.state import State
 
 REPO = launch.PACKAGE.parent
-
-
-def wait_for(check: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
-    """The first true value of ``check``."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := check():
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {seconds} s")
 
 
 class Client:

@@ -6,10 +6,11 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from support.waiting import wait_for
 
 from cockpit.engine.hear import Ears
 from cockpit.engine.start import Spec, start_run
@@ -21,13 +22,8 @@ BUSY = {"uuid": "GPU-aaaa", "name": "NVIDIA H100", "util": 94, "memory_total": 8
 OTHER = {"uuid": "GPU-bbbb", "name": "somebody else's", "util": 50}
 
 
-def until(check: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := check():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{what}: not within {seconds} s")
+def until(check: Callable[[], Any], what: str) -> Any:
+    return wait_for(check, what, 40.0, 0.1)
 
 
 def test_the_devices_that_the_training_names_are_read_while_it_runs(devices: Any, state_dir: Path) -> None:

@@ -11,13 +11,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .bare import clean_env, status_of
 from .outcome import REPO, Outcome
+from .waiting import wait_for
 
 COCKPIT = (sys.executable, "-m", "cockpit.cli.main")
 
@@ -96,13 +96,8 @@ def status(scratch: Path) -> dict[str, Any]:
 
 
 def wait_until(check: Any, what: str, timeout_s: float = 60, every_s: float = 0.2) -> Any:
-    """The first true value of ``check()``; fails with ``what`` after ``timeout_s`` seconds."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        if found := check():
-            return found
-        time.sleep(every_s)
-    raise AssertionError(f"waited {timeout_s} s in vain for {what}")
+    """The first true value of ``check()``, which mostly runs a command: asked less often."""
+    return wait_for(check, what, timeout_s, every_s)
 
 
 def processes_of(scratch: Path) -> list[int]:
