@@ -177,7 +177,8 @@ class Ears:
         self._met += 1
         probe = self.probes[key] = known or Probe(send, self._met, greeting)
         probe.greeting = greeting
-        probe.set_early, probe.env = early, env
+        probe.set_early, probe.env, probe.found = early, env, dict(message.get("found") or {})
+        probe.argv = tuple(str(word) for word in message.get("argv") or ())
         if self._met == 1 and state.team is not None:
             self._together.expect(frozenset(rank.pid for rank in state.team.ranks if rank.alive), at_s)
         if message.get("trains") and not probe.trains:

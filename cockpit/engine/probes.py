@@ -24,8 +24,9 @@ class Probe:
     ``order`` says who came first. ``trains``: it has trained, or said that it does, since ``joined_s``; ``stepped_s``
     is when its last step was told. ``idle``: it has done its part while others go on. ``number``: its place among
     those that train, for who has no rank. ``session``: what the script handed to ``cockpit.session``. ``set_early``:
-    environment variables that it sets before it imports torch; ``env``: those that a restart was asked for. ``own``
-    sums its figures up for the list of ranks; they are not the run's.
+    environment variables that it sets before it imports torch; ``env``: those that a restart was asked for; ``found``:
+    how it stood when torch was imported; ``argv``: its own words. ``own`` sums its figures up for the list of ranks;
+    they are not the run's.
     """
 
     send: Send
@@ -43,6 +44,8 @@ class Probe:
     session: Mapping[str, Any] | None = None
     set_early: tuple[str, ...] = ()
     env: Mapping[str, str | None] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
     own: Ticks = field(default_factory=Ticks)
     wait_ms: float | None = None
     samples_per_s: float | None = None

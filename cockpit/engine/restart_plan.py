@@ -115,9 +115,9 @@ HARMLESS = ("TOKENIZERS_", "TRANSFORMERS_", "HF_", "WANDB_", "MLFLOW_", "TF_CPP_
 """Beginnings of names that torch does not read when it is imported."""
 
 
-def needs_cold(set_early: Iterable[str]) -> bool:
-    """Whether torch must be left to the script to import, since it sets what torch may read then."""
-    return any(not name.startswith(HARMLESS) for name in set_early)
+def why_cold(set_early: Iterable[str]) -> list[str]:
+    """Why torch must be left to the script to import: it sets what torch may read then. Empty where it need not be."""
+    return [f"it sets {name} first" for name in set_early if not name.startswith(HARMLESS)]
 
 
 # ---- while one is under way ----
@@ -197,7 +197,8 @@ def next_of(entry: Entry, view: View) -> Move | Tell | None:
 def _ready_words(ready: Mapping[str, Any]) -> str:
     own_kb = int(ready.get("private_clean_kb") or 0) + int(ready.get("private_dirty_kb") or 0)
     holds = f", {max(1, own_kb // 1024)} MB of its own" if own_kb else ""
-    how = "torch is imported" if ready.get("torch") else "the script sets what torch reads, so it imports torch itself"
+    why = ", ".join(map(str, ready.get("why") or ()))
+    how = "torch is imported" if ready.get("torch") else f"the script imports torch itself: {why}"
     return f"the new process is ready ({how}{holds}); the training hands over when its epoch ends"
 
 

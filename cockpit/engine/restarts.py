@@ -27,10 +27,11 @@ from . import preload, processes
 from .hear import Ears
 from .launch import INJECT
 from .likeness import likeness_of
+from .next_argv import program_before, waiting_first
 from .next_environ import theirs
 from .next_life import BACK, environ_of, leave_s_of, start_keeper, start_of
 from .record import Record
-from .restart_plan import COLD_STEPS, Move, Standing, View, needs_cold, next_of, wanted
+from .restart_plan import COLD_STEPS, Move, Standing, View, next_of, wanted, why_cold
 from .restart_preview import preview
 from .rundir import RunDir, read_json, write_json
 
@@ -234,7 +235,12 @@ class Restarts:
         early = self._set_early()
         known_of = {"change": change, "asked": dict(asked), "before": dict(before), "old": old, "output": output}
         facts_of = {**known_of, "leave_s": (leave_s := leave_s_of(facts))}
-        write_json(prepared / lives.PLAN, {**facts_of, "cold": needs_cold(early), "set_early": list(early)})
+        lead = self._ears.lead()
+        first = program_before(facts["argv"], lead.argv if lead else ())
+        cold = [f"{first} runs first"] if first else why_cold(early)
+        found = (dict(lead.found) if lead else {}) or read_json(self._run.life / lives.PLAN).get("found")
+        waits = {"cold": cold, "set_early": list(early), "found": found, "first": first}
+        write_json(prepared / lives.PLAN, {**facts_of, **waits})
         self._written = None
         self._write_start(str(prepared), change)
         os.rename(prepared, folder)  # whoever finds the folder finds it whole
@@ -245,6 +251,7 @@ class Restarts:
         named = self._record.state.identity or {}  # who reports to a tracker goes on under its name
         plan = {
             **base,
+            "argv": waiting_first(base["argv"]) if first else base["argv"],
             "env": {**named, **environ, ENV_LIFE: str(folder), ENV_WARM: str(folder)},
             "old": {**old, "leave_s": leave_s},
             "output": output,

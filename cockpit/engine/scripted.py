@@ -169,7 +169,7 @@ class Trainer:
         if self.line.is_new:
             self.line.is_new = False
             self.line.say({"m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": None,
-                           "world": None, "python": sys.version.split()[0], "torch": "scripted", "argv": sys.argv,
+                           "world": None, "python": sys.version.split()[0], "torch": "scripted", "argv": sys.orig_argv,
                            "accelerator": None, "t_ns": time.perf_counter_ns(), "trains": True, "off": {},
                            **self.greeting()})  # fmt: skip
             self._say_loaders()

@@ -10,11 +10,12 @@ import atexit
 import functools
 import os
 import sys
+from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable
 
 from ..model.names import ENV_LIFE, ENV_RUN
-from . import late_starts, warm
+from . import at_import, late_starts, warm
 from . import recorder as phases
 from .handoff.session import LIVE
 from .kernels.tracing import let_script
@@ -114,13 +115,14 @@ def parts_of(probe: Probe) -> dict[str, Callable[[], None]]:
     }  # fmt: skip
 
 
-def install(torch: Any) -> Probe | None:
-    """The probe for this process, or None where it is none of our business."""
+def install(torch: Any, standing: Mapping[str, bytes] | None = None) -> Probe | None:
+    """The probe for this process, or None where it is none of our business. ``standing``: what the kernel told of it
+    when torch was about to be imported."""
     if not os.environ.get(ENV_RUN) or any(part in " ".join(sys.argv) for part in _NOT_A_TRAINING):
         return None
     probe = Probe(torch)
     start = told(os.environ[ENV_RUN])
-    probe.origin = probe.guard.run("origin", warm.greeting, start, os.environ) or {}
+    probe.origin = probe.guard.run("origin", at_import.greeting, start, os.environ, torch, standing) or {}
     probe.guard.run("changes", probe.asks.start, start)
     probe.guard.run("handoff", probe.handoff.start, start)
     LIVE[:] = [probe.handoff]

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import select
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any, Callable
 
-from . import expendable, lives
+from . import at_import, expendable, lives
 
 LOOK_S = 2.0
 LEAVE_S, KILL_S = 30.0, 10.0
@@ -35,7 +37,7 @@ def wait(folder: str, waiter: Any) -> None:
         plan = lives.read(folder, lives.PLAN)
         old = Other(int(plan["old"]["pid"]), plan["old"].get("started_ticks"))
         restore = expendable.offer()
-        facts = _make_warm(waiter, bool(plan.get("cold")))
+        facts = _make_warm(waiter, plan)
         lives.link(folder, lives.READY, facts)
         if not _is_our_turn(folder, old, float(plan.get("leave_s", LEAVE_S))):
             os._exit(0)
@@ -97,14 +99,28 @@ class Other:
         return words[0] not in "ZX" and (self._started is None or int(words[19]) == self._started)
 
 
-def _make_warm(waiter: Any, cold: bool) -> dict[str, Any]:
-    """``cold``: torch is left to the script, which sets what torch reads when it is imported."""
+def _make_warm(waiter: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Import torch, unless it must be left to the script: ``plan`` says why, or what torch found in the process of
+    before is not what it would find here. Where another program comes ``first``, nothing is imported."""
     began = time.perf_counter()
-    if not cold:
+    why = [str(reason) for reason in plan.get("cold") or ()] or _why_cold(waiter, plan)
+    if not why:
         with _as_the_script_finds_it(), _unseen(waiter):
             importlib.import_module("torch")
-    importlib.import_module(__package__ + ".install")
-    return {"pid": os.getpid(), "torch": not cold, "import_s": time.perf_counter() - began, **_memory()}
+    if not plan.get("first"):
+        importlib.import_module(__package__ + ".install")
+    return {"pid": os.getpid(), "torch": not why, "why": why, "import_s": time.perf_counter() - began, **_memory()}
+
+
+def _why_cold(waiter: Any, plan: Mapping[str, Any]) -> list[str]:
+    told = plan.get("found")
+    if not told or waiter not in sys.meta_path:
+        return []
+    with _as_the_script_finds_it(), _unseen(waiter):
+        spec = importlib.util.find_spec("torch")
+    waiter.note()
+    mine = at_import.found(waiter.standing, spec.origin if spec is not None else None)
+    return at_import.unlike(told, mine, plan.get("asked") or ())
 
 
 @contextlib.contextmanager
@@ -203,27 +219,3 @@ def first_step(folder: str, later: bool) -> None:
     if later:
         lives.mark(folder, lives.STEPPED)
     lives.note_training(folder)
-
-
-def set_before_torch(environ: Any) -> list[str]:
-    """Names that the process has changed in its environment by the time torch is imported: what it read then, a
-    process that imports torch beforehand would not have."""
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            pairs = [pair.partition(b"=") for pair in file.read().split(b"\0") if b"=" in pair]
-    except OSError:
-        return []
-    began = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
-    if not began:
-        return []
-    ours = ("COCKPIT_", "LC_CTYPE")  # Python sets the second itself
-    names = {name for name in {*began, *environ} if began.get(name) != environ.get(name)}
-    return sorted(name for name in names if not name.startswith(ours))
-
-
-def greeting(told: Any, environ: Any) -> dict[str, Any]:
-    """What a process says of its environment: what it changed by itself, and what is there of what was asked for."""
-    return {
-        "set_early": set_before_torch(environ),
-        "env": {name: environ.get(name) for name in told.get("env") or ()},
-    }

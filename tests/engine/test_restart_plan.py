@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.restart_plan import Move, Standing, Tell, View, needs_cold, next_of, wanted
+from cockpit.engine.restart_plan import Move, Standing, Tell, View, next_of, wanted, why_cold
 from cockpit.history.fold import fold
 from cockpit.history.restart import newest
 from cockpit.history.state import Entry, State
@@ -172,8 +172,8 @@ def test_what_is_told() -> None:
         ({"lingered_s": 1.0}, None),
         ({"lingered_s": 7.0, "lingers": True}, "the process before has handed over; it has not ended yet"),
         ({"lingered_s": 7.0}, "the process before has handed over; it took 7 s to end"),
-        ({"held": "a save"}, "the process before has handed over; its script catches every exception round its loop: "),
-        ({"held": "a save", "lingered_s": 9.0}, "it was ended again at a save; it took 9 s to end"),
+        ({"held": "a.py:9"}, "the process before has handed over; its script catches every exception round its loop ("),
+        ({"held": "a.py:9", "lingered_s": 9.0}, "(a.py:9), so it ends at its next save, step or call of a model; it t"),
     ],
 )
 def test_a_process_that_does_not_end_once_it_has_handed_over_is_told_of(
@@ -195,5 +195,5 @@ def test_a_process_that_does_not_end_once_it_has_handed_over_is_told_of(
 
 
 def test_torch_is_imported_beforehand_unless_the_script_sets_what_it_reads() -> None:
-    assert not needs_cold(()) and not needs_cold(["TOKENIZERS_PARALLELISM", "WANDB_MODE"])
-    assert needs_cold(["WANDB_MODE", "OMP_NUM_THREADS"])
+    assert not why_cold(()) and not why_cold(["TOKENIZERS_PARALLELISM", "WANDB_MODE"])
+    assert why_cold(["WANDB_MODE", "OMP_NUM_THREADS"]) == ["it sets OMP_NUM_THREADS first"]

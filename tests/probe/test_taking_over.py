@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,13 +14,14 @@ from typing import Any
 import pytest
 from support.bare import run_bare
 from support.lives import Life
-from support.outcome import REPO, TRAINERS
+from support.outcome import TRAINERS
 
 from cockpit.probe import lives
 
 FACTS = str(TRAINERS / "facts.py")
 Make = Callable[..., Life]
 LONG = functools.partial(pytest.param, marks=pytest.mark.long)
+COLD = ["it sets MINE first"]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_script_cannot_tell(make: Make, tmp_path: Path, words: list[str], env:
 
 @pytest.mark.long
 def test_waits_without_doing_anything_and_ends_with_a_training_that_ends(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, "print('never')"), cold=True)
+    life = make(script(tmp_path, "print('never')"), cold=COLD)
     pid = life.ready()["pid"]
     assert life.ready()["torch"] is False
 
@@ -110,7 +110,7 @@ def test_a_sitecustomize_of_the_users_that_fails_lets_it_begin_no_sooner(make: M
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text("import os\ndel os\nraise ValueError('theirs')\n")
-    life = make(script(tmp_path, "print('never')"), {"PYTHONPATH": str(theirs)}, cold=True)
+    life = make(script(tmp_path, "print('never')"), {"PYTHONPATH": str(theirs)}, cold=COLD)
     life.ready()
     time.sleep(0.5)
     life.leave()
@@ -118,7 +118,7 @@ def test_a_sitecustomize_of_the_users_that_fails_lets_it_begin_no_sooner(make: M
 
 
 def test_what_is_given_up_ends_and_nobody_can_hand_over_to_it(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, "print('never')"), cold=True, back={})
+    life = make(script(tmp_path, "print('never')"), cold=COLD, back={})
     life.ready()
     assert lives.give_up(str(life.folder), "not wanted") and not life.go()
     assert life.ended() == 0 and life.output == ""
@@ -126,7 +126,7 @@ def test_what_is_given_up_ends_and_nobody_can_hand_over_to_it(make: Make, tmp_pa
 
 @pytest.mark.long
 def test_takes_over_only_once_the_old_one_is_gone(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, "print('begun', open('/proc/self/oom_score_adj').read().strip())"), cold=True)
+    life = make(script(tmp_path, "print('begun', open('/proc/self/oom_score_adj').read().strip())"), cold=COLD)
     ready = life.ready()
     assert Path(f"/proc/{ready['pid']}/oom_score_adj").read_text().strip() == "1000", "it goes before the training"
     assert life.go() and lives.current(str(tmp_path)) == str(life.folder)
@@ -139,7 +139,7 @@ def test_takes_over_only_once_the_old_one_is_gone(make: Make, tmp_path: Path) ->
 
 @pytest.mark.long
 def test_an_old_one_that_cannot_end_is_ended(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, "print('begun')"), cold=True, leave_s=0.2)
+    life = make(script(tmp_path, "print('begun')"), cold=COLD, leave_s=0.2)
     life.ready()
     life.go()
     assert life.ended() == 0 and life.output == "begun\n"
@@ -194,7 +194,7 @@ FAILS = "sys.exit(int(os.environ.get('MINE', '0')))"
 def test_back_to_what_was(
     make: Make, tmp_path: Path, more: str, marks: tuple[str, ...], words: list[str], status: int
 ) -> None:
-    life = make(script(tmp_path, TELLS + more), {"MINE": "9"}, cold=True, back={"MINE": None})
+    life = make(script(tmp_path, TELLS + more), {"MINE": "9"}, cold=COLD, back={"MINE": None})
     life.ready()
     first = life.pids()
     life.go()
@@ -208,7 +208,7 @@ def test_back_to_what_was(
 
 @pytest.mark.long
 def test_an_instant_end_with_epochs_left_goes_back(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=True, back={"MINE": None})
+    life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=COLD, back={"MINE": None})
     life.ready()
     life.go(epochs_left=4)
     life.leave()
@@ -217,7 +217,7 @@ def test_an_instant_end_with_epochs_left_goes_back(make: Make, tmp_path: Path) -
 
 @pytest.mark.parametrize("stopped", [LONG(False), True])
 def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Path, stopped: bool) -> None:
-    life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=True, back={"MINE": None})
+    life = make(script(tmp_path, TELLS), {"MINE": "9"}, cold=COLD, back={"MINE": None})
     pid = life.ready()["pid"]
     life.go()
     os.kill(pid, 9)
@@ -232,15 +232,5 @@ def test_killed_while_it_waits_for_the_old_one_to_leave(make: Make, tmp_path: Pa
 
 @pytest.mark.long
 def test_an_environment_in_which_nothing_starts(make: Make, tmp_path: Path) -> None:
-    life = make(script(tmp_path, TELLS), {"PYTHONHOME": "/no/such/folder"}, cold=True, back={"PYTHONHOME": None})
+    life = make(script(tmp_path, TELLS), {"PYTHONHOME": "/no/such/folder"}, cold=COLD, back={"PYTHONHOME": None})
     assert life.ended() == 1 and not life.go() and life.output == "" and "PYTHONHOME" in life.words
-
-
-def test_what_a_script_sets_before_it_imports_torch_is_known() -> None:
-    text = (
-        "import os; os.environ['OMP_NUM_THREADS'] = '3'; os.environ['SAME'] = '1'; del os.environ['GONE']\n"
-        "from cockpit.probe.warm import greeting; print(greeting({'env': ['SAME', 'NO']}, os.environ))"
-    )
-    env = {"GONE": "1", "SAME": "1", "PATH": os.environ["PATH"], "PYTHONPATH": str(REPO), "LC_ALL": "C"}
-    told = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True).stdout
-    assert told == "{'set_early': ['GONE', 'OMP_NUM_THREADS'], 'env': {'SAME': '1', 'NO': None}}\n"

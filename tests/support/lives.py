@@ -21,6 +21,9 @@ from cockpit.probe import lives
 from .bare import clean_env
 from .outcome import REPO
 
+PLANNED = ("cold", "leave_s", "found", "first", "asked")
+"""What a test may put into the plan of a life."""
+
 
 class Life:
     """Life 2 of a run in ``data``, for which ``old`` makes way (a process that only sleeps)."""
@@ -32,7 +35,7 @@ class Life:
         who = {"pid": self.old.pid, "started_ticks": started(self.old.pid)}
         plain = environment(clean_env(env), data, data / "no.sock") | {ENV_LIFE: str(self.folder)}
         output = str(data / "output.log")
-        plan = {"old": who, "output": output, **{key: more.pop(key) for key in ("cold", "leave_s") if key in more}}
+        plan = {"old": who, "output": output, **{key: more.pop(key) for key in PLANNED if key in more}}
         (self.folder / lives.PLAN).write_text(json.dumps(plan))
         whole = {"argv": list(argv), "env": plain | {ENV_WARM: str(self.folder)}, "cwd": str(more.pop("cwd", REPO))}
         if (back := more.pop("back", None)) is not None:

@@ -11,6 +11,17 @@ import sys
 class _TorchWaiter(object):
     """A finder that finds nothing: it only notices that torch is being imported, and leaves when it has been."""
 
+    standing = None  # how the process stands in that moment, as the kernel tells it: torch reads some of it
+
+    def note(self):
+        self.standing = {}
+        try:
+            for name in ("status", "limits", "stat", "maps"):
+                with open("/proc/self/" + name, "rb") as lines:
+                    self.standing[name] = lines.read()
+        except Exception:
+            pass
+
     def find_spec(self, name, path=None, target=None):
         if name[:5] != "torch":
             return None
@@ -36,6 +47,7 @@ class _TorchWaiter(object):
 
             def exec_module(module):
                 loader.__dict__.pop("exec_module", None)
+                self.note()
                 execute(module)
                 self._ready()
 
@@ -52,7 +64,7 @@ class _TorchWaiter(object):
     def _ready(self):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-            _load(sys.modules["torch"])
+            _load(sys.modules["torch"], self.standing)
 
 
 def _ours(module):
@@ -69,9 +81,9 @@ def _ours(module):
     return importlib.import_module(name + ".probe." + module)
 
 
-def _load(torch):
+def _load(torch, standing=None):
     try:
-        _ours("install").install(torch)
+        _ours("install").install(torch, standing)
     except Exception:
         # the probe's own guard is not loaded yet: the training goes on bare, and the screen says why
         _leave_word(sys.exc_info()[1])
