@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from cockpit.probe import lives
 
 from .bare import clean_env
 from .outcome import REPO
+from .waiting import wait_for
 
 PLANNED = ("cold", "leave_s", "found", "first", "asked")
 """What a test may put into the plan of a life."""
@@ -57,12 +57,7 @@ class Life:
 
     def until(self, check: Callable[[], Any], seconds: float = 240.0) -> Any:
         """The first true value of ``check``."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if found := check():
-                return found
-            time.sleep(0.01)
-        raise AssertionError(f"not within {seconds} s; {self.output}; {self.words}")
+        return wait_for(check, lambda: f"{self.output}; {self.words}", seconds, 0.01)
 
     def go(self, **more: Any) -> bool:
         """As the old process does it once its hand-off is written."""
