@@ -14,8 +14,9 @@ from typing import Any, Callable, NamedTuple
 
 from ..model.knobs import SCRIPT, Value
 from .asks import Ask, Asks
+from .callers import asker_of, framework_of, is_bar
 from .groups import Group, Refused
-from .kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
+from .kernels.batches import BatchSize, Facts
 from .kernels.setters import compiles
 from .passes import batches_of
 from .recorder import Recorder

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
+from cockpit.probe import callers
+from cockpit.probe.callers import asker_of, framework_of, is_bar
 from cockpit.probe.groups import Refused
-from cockpit.probe.kernels import batches
-from cockpit.probe.kernels.batches import BatchSize, Facts, asker_of, framework_of, is_bar
+from cockpit.probe.kernels.batches import BatchSize, Facts
 from cockpit.probe.kernels.control import Kernels
 
 ROWS = 26
@@ -154,7 +155,7 @@ def test_notes():
 
 
 def test_who_iterates():
-    ours = os.path.dirname(batches.__file__)
+    ours = os.path.dirname(callers.__file__)
     code = "def run(): return framework_of('/torch/', ours)"
 
     def whose(path: str, outer_path: str = "/home/me/loops.py") -> str | None:
@@ -174,7 +175,7 @@ def test_who_iterates():
 
 
 def test_who_asks_for_a_length():
-    ours = os.path.dirname(batches.__file__)
+    ours = os.path.dirname(callers.__file__)
 
     def asker(path: str) -> str | None:
         names = {"asker_of": asker_of, "ours": ours}

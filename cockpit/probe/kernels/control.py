@@ -14,8 +14,9 @@ from ...model.ranks import NOT_YET
 from ..groups import Refused
 from . import autocast as casts
 from . import compiling, emulated
-from .root import RANDOM, RolledBack, RootKernels, Setting
+from .root import RANDOM, RootKernels
 from .setters import Setter, matmul, threads
+from .setting import RolledBack, Setting
 from .twice import Twice
 
 ROOT_KNOBS = ("autocast", "compile")

@@ -16,7 +16,7 @@ from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
 from .control import Kernels, Row
-from .root import RolledBack
+from .setting import RolledBack
 from .trials import Trials
 
 LOOK_NS = 1_000_000_000

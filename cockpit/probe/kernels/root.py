@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from contextlib import nullcontext
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
@@ -21,25 +21,11 @@ from . import caught, compiling
 from .casting import Outputs
 from .keep import Kept
 from .late_hooks import LateHooks
+from .setting import RolledBack, Setting
 from .tracing import is_traced
 from .twice import Twice
 
 RANDOM = "not numerically neutral: compiled dropout draws from another stream"
-
-
-class Setting(NamedTuple):
-    """What was asked for, ``script`` where nothing was."""
-
-    autocast: str = SCRIPT
-    compile: str = SCRIPT
-
-
-class RolledBack(NamedTuple):
-    """``failed`` could not be kept; ``setting`` is in force instead, and why."""
-
-    failed: Setting
-    setting: Setting
-    reason: str
 
 
 class RootKernels:
