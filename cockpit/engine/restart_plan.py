@@ -22,6 +22,7 @@ from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
 
 from . import next_environ
 from .changes import check_running
+from .room import UNKNOWN, Room, check_room
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Standing:
 
     ``speaker``: who trains, ``started``: what the keeper started, with the name of its program. ``set_early``:
     variables that the script sets before it imports torch. ``environ``: what the present process was started with,
-    None where that cannot be read.
+    None where that cannot be read. ``room``: whether there is memory for a second process.
     """
 
     session: Mapping[str, Any] | None = None
@@ -39,6 +40,7 @@ class Standing:
     program: str = ""
     set_early: tuple[str, ...] = ()
     environ: Mapping[str, str] | None = None
+    room: Room = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def _check_can(state: State, standing: Standing) -> None:
         )
     if not state.step:
         raise CockpitError("no step has been made yet, so nothing can be handed over: stop it and start it again")
+    check_room(standing.room)
 
 
 def cost(state: State) -> str:
@@ -131,7 +134,7 @@ class View:
     ``env``: what the new process finds in its environment; None before it has said so. ``words``: the last line that
     its imports printed. ``back``: how the new process ended, where the one of before runs in its place.
     ``lingered_s``: for how long the process that has handed over was seen after that; ``lingers``: it is there still.
-    ``held``: what its script was about to do then.
+    ``held``: where its script has caught its end.
     """
 
     folder: bool = False
@@ -237,7 +240,8 @@ def _of_the_one_before(view: View) -> str | None:
     """What is to be known of the process that has handed over; None where it has just ended."""
     said = []
     if view.held is not None:
-        said.append(f"its script catches every exception round its loop: it was ended again at {view.held}")
+        caught = f"its script catches every exception round its loop ({view.held})"
+        said.append(f"{caught}, so it ends at its next save, step or call of a model")
     if view.lingered_s >= LINGERS_S:
         said.append("it has not ended yet" if view.lingers else f"it took {view.lingered_s:.0f} s to end")
     return f"{THE_ONE_BEFORE} has handed over; {'; '.join(said)}" if said else None

@@ -33,6 +33,7 @@ from .next_life import BACK, environ_of, leave_s_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, next_of, wanted, why_cold
 from .restart_preview import preview
+from .room import UNKNOWN, room_of, why_without_torch
 from .rundir import RunDir, read_json, write_json
 
 WORDS_LONGEST = 300
@@ -213,6 +214,7 @@ class Restarts:
             program=processes.name_of(pids.training) if pids else "",
             set_early=self._set_early(),
             environ=environ_of(self._run, pids, self._record.state.environment or {}),
+            room=room_of(self._run, pids.training) if pids else UNKNOWN,
         )
 
     def _set_early(self) -> tuple[str, ...]:
@@ -237,7 +239,8 @@ class Restarts:
         facts_of = {**known_of, "leave_s": (leave_s := leave_s_of(facts))}
         lead = self._ears.lead()
         first = program_before(facts["argv"], lead.argv if lead else ())
-        cold = [f"{first} runs first"] if first else why_cold(early)
+        room = why_without_torch(room_of(self._run, pids.training))
+        cold = [f"{first} runs first"] if first else [*why_cold(early), *room]
         found = (dict(lead.found) if lead else {}) or read_json(self._run.life / lives.PLAN).get("found")
         waits = {"cold": cold, "set_early": list(early), "found": found, "first": first}
         write_json(prepared / lives.PLAN, {**facts_of, **waits})

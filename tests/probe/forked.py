@@ -102,6 +102,7 @@ def _become(wish: dict[str, Any]) -> int:
         exec(code, main.__dict__)
         status = 0
     except SystemExit as error:
+        _ended.append(error)  # as Python itself, which lets go of it when nothing of the script is left
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -110,6 +111,9 @@ def _become(wish: dict[str, Any]) -> int:
         atexit._run_exitfuncs()
     sys.stdout.flush()
     return status
+
+
+_ended: list[BaseException] = []
 
 
 def _serve() -> None:

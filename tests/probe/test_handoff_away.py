@@ -42,6 +42,7 @@ SOURCE = """
     {body}
 """
 
+IN_EXCEPT = '    saved("in-except")'
 SWALLOWED = """
     atexit.register(saved, "at-exit")
     try:
@@ -131,11 +132,13 @@ def test_a_script_that_swallows_its_end_is_ended_at_whatever_it_does_next(forks,
     saved = ["saved in-except", "saved by-a-thread", "saved in-finally", "saved at-exit"]
     assert [line for line in found.own if line.startswith("saved")] == saved, "endings, and other threads, are its own"
     assert not (run_dir / "final.pt").exists() and not (run_dir / "last.pt").exists()
+    lines = (run_dir / "src" / "train.py").read_text().splitlines()
+    where = f"train.py:{1 + lines.index(IN_EXCEPT)}"
     assert [line for line in found.told if "another process" in line] == [
-        "cockpit: this training goes on in another process: what follows its loop (a save) is not carried out in this"
-        " one."
+        f"cockpit: this training goes on in another process, and the end of this one was caught ({where}): it ends at"
+        " its next save, step or call of a model."
     ], "said once"
-    assert engine.wait("handoff", state="held")["what"] == "a save" and len(engine.of("handoff", state="held")) == 1
+    assert engine.wait("handoff", state="held")["what"] == where and len(engine.of("handoff", state="held")) == 1
     engine.close()
 
 
@@ -146,3 +149,37 @@ def test_what_belongs_to_an_ending_is_carried_out(forks, run_dir):
         "saved in-finally", "saved at-exit",
     ], found.text  # fmt: skip
     assert not [line for line in found.told if "another process" in line]
+
+
+KEPT = """
+    try:
+        train(run.epochs(9))
+    except BaseException as error:
+        kept = error
+    {after}
+    print("done")
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("after", "where"), [("saved('final')", "a save"), ("model(torch.ones(4))", "a model's call")])
+def test_an_end_that_is_kept_for_later_is_told_of_where_the_script_goes_on(forks, run_dir, after, where):
+    found = ran(forks, run_dir, KEPT.replace("{after}", after))
+    assert found.status == 0 and "done" not in found.own
+    assert [f"was caught ({where})" in line for line in found.told if "another process" in line] == [True]
+
+
+@pytest.mark.long
+def test_a_loop_in_a_thread_of_its_own_ends_the_process_too(forks, run_dir):
+    """Such a thread ends silently, and whoever waited for it would go on."""
+    body = """
+    loop = threading.Thread(target=train, args=(run.epochs(9),))
+    loop.start()
+    loop.join()
+    print("joined")
+    saved("final")
+    print("done")
+    """
+    found = ran(forks, run_dir, body)
+    assert found.status == 0 and "joined" in found.own and "done" not in found.own, found.text
+    assert [line for line in found.told if "another process" in line]

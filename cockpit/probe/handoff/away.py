@@ -1,10 +1,10 @@
 """After the hand-over: another process is this training now, and this one has nothing left to do but to end.
 
 It ends as a script ends, by an exception (``HandedOver``, a SystemExit), so that its own endings and those of its
-libraries run. A bare ``except:`` round the loop swallows that, and what stands behind the loop would go on: a last
-save, an evaluation, another loop. So it is raised again, where the script next trains, saves or calls a model. Nothing
-of this is in place before, so no step pays for it. It must leave alone what belongs to the ending: ``finally`` and
-``except`` blocks, context managers, what runs at exit, other threads.
+libraries run. A bare ``except:`` round the loop catches that, and what stands behind the loop would go on: a last
+save, an evaluation, another loop. So it is raised again, where the script next trains, saves or calls a model; and that
+it was caught is told. Nothing of this is in place before, so no step pays for it. It must leave alone what belongs to
+the ending: ``finally`` and ``except`` blocks, context managers, what runs at exit, other threads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,30 @@ from ..guard import Guard
 from ..recorder import Recorder
 from .telling import tell
 
-HELD = "this training goes on in another process: what follows its loop (%s) is not carried out in this one"
+HELD = (
+    "this training goes on in another process, and the end of this one was caught (%s): it ends at its next save, step"
+    " or call of a model"
+)
 
 
 class HandedOver(SystemExit):
-    """Another process goes on with this training."""
+    """Another process goes on with this training. ``caught`` is told where in the script it was dropped, if it was."""
+
+    caught: Callable[[str], None] | None = None
+
+    def __del__(self) -> None:
+        caught, self.caught = self.caught, None
+        if caught is None:
+            return
+        try:
+            frame = sys._getframe(1)
+        except ValueError:
+            return  # Python itself lets go of it: the script is through
+        caught("%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno))
 
 
 class Away:
-    """``held`` is told what was about to follow, once, where the end was swallowed."""
+    """``held`` is told where the end was caught, or what was about to follow; once."""
 
     def __init__(self, torch: Any, recorder: Recorder, guard: Guard, held: Callable[[str], None]) -> None:
         self._torch, self._recorder, self._guard, self._held = torch, recorder, guard, held
@@ -43,7 +58,12 @@ class Away:
         atexit.register(self._at_exit)
         for name, part in self._places().items():
             self._guard.run("leaving " + name, part)
-        raise HandedOver(0)
+        over = HandedOver(0)
+        over.caught = self._tell
+        try:
+            raise over
+        finally:
+            del over  # else it would hold itself, by way of this frame
 
     def _at_exit(self) -> None:
         self._ends = True
@@ -90,14 +110,14 @@ class Away:
         """Ends this process once more, unless ``what`` is done by its ending."""
         if self._ends or os.getpid() != self._pid or threading.get_ident() not in self._threads or ends_now():
             return
-        if not self._told:
-            self._told = True
-            self._guard.run("leaving", self._tell, what)
+        self._tell(what)
         raise HandedOver(0)
 
-    def _tell(self, what: str) -> None:
-        tell(HELD % what)
-        self._held(what)
+    def _tell(self, where: str) -> None:
+        if not self._told and not self._ends and os.getpid() == self._pid:
+            self._told = True
+            self._guard.run("leaving", tell, HELD % where)
+            self._guard.run("leaving", self._held, where)
 
 
 def ends_now() -> bool:
