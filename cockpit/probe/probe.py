@@ -106,8 +106,9 @@ class Probe:
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
         self.handoff = Handoff(
-            torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ
-        )
+            torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ,
+            lambda: [name for name, setter in self.kernels.setters.items() if setter.script is not None],
+        )  # fmt: skip
         self.identity = Identity()
         self.link = self._new_link()
         self.child = is_child()

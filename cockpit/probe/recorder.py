@@ -127,6 +127,8 @@ class Recorder:
         self.on_backward: Any = None
         """Told of what each backward begins from, while another batch size is asked for."""
         self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self.stepped: dict[int, int] = {}
+        """How many backwards there were at the newest step of each, by the id of the optimizer."""
         self._optimizer_began = (0, 0, OTHER)
         self.optimizer_depth = 0
         self.done.clear()
@@ -249,7 +251,7 @@ class Recorder:
             return
         self.optimizer_depth += 1
         if id(optimizer) not in self._optimizers:
-            forget = functools.partial(_forget, self._optimizers, id(optimizer))
+            forget = functools.partial(_forget, (self._optimizers, self.stepped), id(optimizer))
             self._optimizers[id(optimizer)] = weakref.ref(optimizer, forget)
         if self.optimizer_depth > 1:
             return  # a step that calls its parent's, or wraps another optimizer: one step
@@ -259,6 +261,7 @@ class Recorder:
     def after_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.is_traced():
             return
+        self.stepped[id(optimizer)] = self.backwards
         self.optimizer_depth -= 1
         if self.optimizer_depth > 0:
             return
@@ -282,5 +285,6 @@ class Recorder:
         return [optimizer for ref in list(self._optimizers.values()) if (optimizer := ref()) is not None]
 
 
-def _forget(optimizers: dict[int, Any], number: int, _: Any) -> None:
-    optimizers.pop(number, None)
+def _forget(known: tuple[dict[int, Any], ...], number: int, _: Any) -> None:
+    for each in known:
+        each.pop(number, None)

@@ -12,15 +12,15 @@ from fake_engine import ROOT, FakeEngine
 HANDED = ROOT / "tests" / "trainers" / "handed.py"
 
 
-def chain(forks, run_dir, flags, ends=(1, 3, 4)):
+def chain(forks, run_dir, flags, ends=(1, 3, 4), script=HANDED):
     """The output of an uninterrupted bare run, and of one life after the other, each of so many epochs."""
     run_dir.mkdir()
     (run_dir / "start.json").write_text(json.dumps({"handoff_every": 1}))
-    bare = forks.run(HANDED, "--epochs", ends[-1], *flags)
+    bare = forks.run(script, "--epochs", ends[-1], *flags)
     assert bare.status == 0, bare.text
     lives = []
     for number, epochs in enumerate(ends, 1):
-        ran = forks.run(HANDED, "--epochs", epochs, *flags, run_dir=run_dir, life=number if number > 1 else None)
+        ran = forks.run(script, "--epochs", epochs, *flags, run_dir=run_dir, life=number if number > 1 else None)
         assert ran.status == 0, ran.text
         lives.append(ran)
     return bare, lives

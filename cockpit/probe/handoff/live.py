@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
@@ -26,6 +26,7 @@ from .pace import Pace, count
 from .session import Session, SessionError
 from .state import gathered, put
 from .telling import ENDED, GIVEN_UP, LAST, NOT_OPTED_IN, tell
+from .unsaid import Unsaid
 from .wish import FAILED, GONE, HELD, SPARED, WRITING, WRITTEN, Wish, Written
 from .wishes import Wishes
 
@@ -45,9 +46,10 @@ class Handoff:
         world: Callable[[], int],
         say: Callable[[dict[str, Any]], None],
         environ: Mapping[str, str] = os.environ,
+        ours: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._torch, self._recorder, self._registry = torch, recorder, registry
-        self._hooks, self._guard, self._world, self._say = hooks, guard, world, say
+        self._hooks, self._guard, self._world, self._say, self._ours = hooks, guard, world, say, ours
         self._run = environ.get(ENV_RUN, "")
         self.folder = os.path.join(self._run, HANDOFF_FOLDER)
         self._life_folder = life = environ.get(ENV_LIFE, "")
@@ -67,6 +69,7 @@ class Handoff:
         self.passed: list[str] = []
         """Hand-offs that were not used, each with its reason."""
         self.loaders = LoaderStates(self._torch, self._registry)
+        self._unsaid = Unsaid(self._torch, self._recorder, self._ours)
         self._hooks.on_opening = None
         self._wishes = Wishes(self._say)
         self.pace.restart()
@@ -174,7 +177,13 @@ class Handoff:
         """The first epoch is asked for: from here on random numbers must be those of an uninterrupted run."""
         self.total = left.stop
         self._registry.epoch_begins()
+        attempt(self._unsaid.note, session.things)  # without it there will be no hand-off, which says why
         if self._found is not None:
+            told, error = attempt(self._unsaid.put, session.things, self._found.state.get("unsaid", {}))
+            if error is not None:
+                self.leave("what no state_dict says could not be restored: %s" % first_line(error))
+            for sentence in told:
+                tell(sentence)
             missed, error = attempt(put, self._torch, self._found.state, self._recorder, self._registry, self.loaders)
             if error is not None:
                 self.leave("random states could not be restored: %s" % first_line(error))
@@ -259,7 +268,7 @@ class Handoff:
             raise Refused("this training has %d ranks, and a hand-off is of one process" % self._world())
         if self._how_far() == self._progress:
             raise Refused("no step was seen in epoch %d: the loop over run.epochs(n) is not the training's" % done)
-        state, contents = gathered(torch, session.things, recorder, self._registry, self.loaders)
+        state, contents = gathered(torch, session.things, recorder, self._registry, self.loaders, self._unsaid)
         if limit is not None and contents.nbytes > limit:
             raise Refused("it would be %s, more than the %s allowed" % (words_of(contents.nbytes), words_of(limit)))
         step = state["counts"]["steps"]

@@ -14,10 +14,11 @@ from . import randomness
 from .contents import Contents, contents_of
 from .folder import Refused, first_line
 from .loaders import LoaderStates
+from .unsaid import Unsaid
 
 
 def gathered(
-    torch: Any, things: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates
+    torch: Any, things: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates, unsaid: Unsaid
 ) -> tuple[dict[str, Any], Contents]:
     """The state, and what is in it. Raises Refused where one of the things does not give its own."""
     random = randomness.taken(torch)  # first: code of the script's runs below
@@ -26,10 +27,15 @@ def gathered(
         states[name], error = attempt(thing.state_dict)
         if error is not None:
             raise Refused("%s gave no state: %s" % (name, first_line(error)))
-    whole = {"things": states, "random": random, "loaders": loaders.taken(), "counts": counted(recorder, registry)}
+    beside = unsaid.taken(things)
+    whole = {
+        "things": states, "random": random, "loaders": loaders.taken(), "counts": counted(recorder, registry),
+        "unsaid": beside,
+    }  # fmt: skip
     contents, error = attempt(contents_of, torch, whole)
     if contents is None:
-        for name, state in states.items():
+        waiting = {"what waits for its optimizer, " + name: each for name, each in beside["gradients"].items()}
+        for name, state in {**states, **waiting}.items():
             _, own = attempt(contents_of, torch, state, False)
             if own is not None:
                 raise Refused("the state of %s cannot be pickled: %s" % (name, first_line(own)))

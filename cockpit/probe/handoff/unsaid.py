@@ -1,0 +1,189 @@
+"""What a training has changed in the middle and no ``state_dict`` says: gradients that wait for their optimizer, which
+parameters are frozen, which modules evaluate, what torch itself was told.
+
+Called by ``live``: ``note`` where a loop begins, ``taken`` for a hand-off, ``put`` where the loop of the next process
+begins. Only what has changed since ``note`` is carried: the rest is the script's, which may have been edited. It copies
+no tensor, draws nothing, and sets nothing that was not set before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Callable, NamedTuple
+
+from ..guard import attempt
+from ..recorder import Recorder
+from .folder import Refused
+from .torch_settings import settings_of
+
+PLAIN = (bool, int, float, str)
+TORCHS = ("torch.nn.", "torchvision.ops.")
+"""Modules whose plain attributes mean nothing but what they say: others may go with something that is not here."""
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+TOLD = 3
+
+
+class Facts(NamedTuple):
+    """By the name that is the same in each process. ``frozen``: whether a parameter is; ``attributes``: those of each
+    module that are plain values, and how many hooks it has; ``settings``: torch's own."""
+
+    frozen: dict[str, bool]
+    attributes: dict[str, Any]
+    settings: dict[str, Any]
+
+
+class Unsaid:
+    """Of one process. ``ours``: names of torch's settings that somebody has changed from outside."""
+
+    def __init__(self, torch: Any, recorder: Recorder, ours: Callable[[], Collection[str]]) -> None:
+        self._torch, self._recorder, self._ours = torch, recorder, ours
+        self._before: Facts | None = None
+
+    def note(self, things: dict[str, Any]) -> None:
+        """The script's loop begins, and everything is as its first lines have made it."""
+        self._before = self._facts(things)
+
+    def taken(self, things: dict[str, Any]) -> dict[str, Any]:
+        """What goes into a hand-off, plain values and tensors. Raises Refused where a gradient cannot."""
+        before, now = self._before, self._facts(things)
+        if before is None:
+            raise Refused("what no state_dict says could not be read")
+        ours = self._ours()
+        settings = {name: value for name, value in _changed(before.settings, now.settings) if name not in ours}
+        return {
+            "gradients": self._gradients(things),
+            "frozen": dict(_changed(before.frozen, now.frozen)),
+            "attributes": dict(_changed(before.attributes, now.attributes)),
+            "settings": settings,
+        }
+
+    def put(self, things: dict[str, Any], state: dict[str, Any]) -> list[str]:
+        """All of it again; what is not done again, as sentences without their end. Raises where a gradient is not put:
+        then this is another training."""
+        parameters = dict(self._parameters(things))
+        for name, flag in state.get("frozen", {}).items():
+            if name in parameters and parameters[name].requires_grad == flag:
+                parameters[name].requires_grad_(not flag)
+        told = self._put_attributes(things, state.get("attributes", {}))
+        for name, value in state.get("settings", {}).items():
+            setting = settings_of(self._torch).get(name)
+            if setting is not None and attempt(setting.read)[0] != value:
+                _, error = attempt(setting.write, value)
+                if error is not None:
+                    told.append("torch's %s was set to %s, and cannot be here: %s" % (name, value, error))
+        for name, gradient in state.get("gradients", {}).items():
+            _wait_again(self._torch, name, parameters.get(name), gradient)
+        return told
+
+    def _put_attributes(self, things: dict[str, Any], attributes: dict[str, Any]) -> list[str]:
+        modules = dict(self._modules(things))
+        lost = []
+        for name, value in attributes.items():
+            path, _, attribute = name.rpartition(" ")
+            module = modules.get(path)
+            if module is None or _attributes(module).get(attribute) == value:
+                continue
+            carried = attribute == "training" or type(module).__module__.startswith(TORCHS)
+            if attribute not in HOOKS and carried and attempt(setattr, module, attribute, value)[1] is None:
+                continue
+            lost.append("%s.%s" % (path, attribute.strip("_")))
+        if not lost:
+            return []
+        more = " and %d more" % (len(lost) - TOLD) if len(lost) > TOLD else ""
+        return [
+            "what the script changed while it trained, and is in no state_dict, begins anew: %s%s"
+            % (", ".join(lost[:TOLD]), more)
+        ]
+
+    # ---- what there is ----
+
+    def _facts(self, things: dict[str, Any]) -> Facts:
+        attributes = {
+            "%s %s" % (path, name): value
+            for path, module in self._modules(things)
+            for name, value in _attributes(module).items()
+        }
+        settings = {}
+        for name, setting in settings_of(self._torch).items():
+            value, error = attempt(setting.read)
+            if error is None:
+                settings[name] = value
+        return Facts({name: not each.requires_grad for name, each in self._parameters(things)}, attributes, settings)
+
+    def _gradients(self, things: dict[str, Any]) -> dict[str, Any]:
+        """Those that an uninterrupted training might still use: of all parameters but those whose optimizer has stepped
+        since the newest backward, and will be zeroed before they count again. Of shared ones, once."""
+        settled, found = self._settled(), {}
+        for name, parameter in self._parameters(things):
+            gradient = parameter.grad
+            if gradient is None or id(parameter) in settled:
+                continue
+            settled.add(id(parameter))
+            if gradient.requires_grad:
+                raise Refused(
+                    "the gradient of %s waits for its optimizer and is part of a graph (create_graph=True), which no"
+                    " other process could go on with" % name
+                )
+            found[name] = gradient
+        return found
+
+    def _settled(self) -> set[int]:
+        recorder, found = self._recorder, set[int]()
+        if recorder.backwards:  # else the script makes its gradients in another way, and nobody knows when
+            for optimizer in recorder.living_optimizers():
+                if recorder.stepped.get(id(optimizer)) == recorder.backwards:
+                    found.update(id(each) for group in optimizer.param_groups for each in group["params"])
+        return found
+
+    def _parameters(self, things: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Of modules by name, of optimizers by place; shared ones under each of their names."""
+        for path, module in self._modules(things):
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    yield "%s.%s" % (path, name), parameter
+        for path, thing in self._parts(things):
+            if isinstance(thing, self._torch.optim.Optimizer):
+                for at, group in enumerate(thing.param_groups):
+                    for number, parameter in enumerate(group["params"]):
+                        yield "%s[%d][%d]" % (path, at, number), parameter
+
+    def _modules(self, things: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        for path, thing in self._parts(things):
+            if isinstance(thing, self._torch.nn.Module):
+                for name, module in thing.named_modules():
+                    yield "%s.%s" % (path, name) if name else path, module
+
+    def _parts(self, things: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """The things themselves, and what an object of the script's own holds: a trainer that gives one state."""
+        kinds = self._torch.nn.Module, self._torch.optim.Optimizer
+        for name, thing in things.items():
+            yield name, thing
+            if not isinstance(thing, kinds):
+                for key, part in list(getattr(thing, "__dict__", {}).items()):
+                    if isinstance(part, kinds):
+                        yield "%s.%s" % (name, key), part
+
+
+def _attributes(module: Any) -> dict[str, Any]:
+    fields = vars(module)
+    found = {name: value for name, value in fields.items() if type(value) in PLAIN and name[:1] != "_"}
+    return {**found, "training": bool(module.training), **{name: len(fields.get(name) or ()) for name in HOOKS}}
+
+
+def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in now.items() if name in before and before[name] != value]
+
+
+def _wait_again(torch: Any, name: str, parameter: Any, gradient: Any) -> None:
+    """Where the script has made room for it already (one flat buffer for all), there."""
+    if parameter is None:
+        raise ValueError("a gradient of %s waits, and there is no such parameter" % name)
+    if parameter.shape != gradient.shape:
+        raise ValueError(
+            "a gradient of %s waits, of shape %s instead of %s" % (name, (*gradient.shape,), (*parameter.shape,))
+        )
+    if parameter.grad is not None and parameter.grad.layout == gradient.layout:
+        with torch.no_grad():
+            parameter.grad.copy_(gradient)
+    else:
+        parameter.grad = gradient.to(parameter.device)

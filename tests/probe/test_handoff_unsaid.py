@@ -1,0 +1,76 @@
+"""What no state_dict says goes along all the same: gradients that wait, what is frozen, what evaluates, torch's own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from fake_engine import ROOT, FakeEngine
+from test_handoff_same import chain, check
+
+MIDDLE = ROOT / "tests" / "trainers" / "middle.py"
+GRADIENTS = ["", "accumulate", "turns", "accumulate scaler", "by_hand", "accumulate flat", "turns sparse"]
+CHANGES = ["", "thaw", "freeze", "evaluate dropout", "settings"]
+EVERY = [
+    f"{' '.join(each)} {('', 'holder')[number % 2]}".split()
+    for number, each in enumerate(itertools.product(GRADIENTS, CHANGES))
+]
+
+
+@pytest.mark.parametrize(
+    "flags", [["accumulate", "thaw", "evaluate", "dropout"], *(pytest.param(f, marks=pytest.mark.long) for f in EVERY)]
+)
+def test_what_was_changed_in_the_middle_goes_on(forks, tmp_path, flags):
+    """In an epoch that the next process does not see; updates lie across every hand-over."""
+    bare, lives = chain(forks, tmp_path / "run", flags, ends=(2, 3, 5), script=MIDDLE)
+    check(bare, lives)
+
+
+def lives_of(forks, run_dir, first, second, start=None, told=None):
+    """The first life, of two epochs, and the second; what each is told at its start."""
+    (run_dir / "life-2").mkdir(parents=True)
+    (run_dir / "start.json").write_text(json.dumps({"handoff_every": 1, **(start or {})}))
+    (run_dir / "life-2" / "start.json").write_text(json.dumps(told or {}))
+    ran = forks.run(MIDDLE, "--epochs", 2, *first, run_dir=run_dir)
+    assert ran.status == 0, ran.text
+    return ran, forks.run(MIDDLE, "--epochs", 3, *second, run_dir=run_dir, life=2)
+
+
+def final(ran):
+    assert ran.status == 0, ran.text
+    return json.loads(ran.own[-1].partition(" ")[2])
+
+
+@pytest.mark.long
+def test_what_cannot_go_along_is_told(forks, tmp_path):
+    first, second = lives_of(forks, tmp_path / "run", ["loose"], ["loose"])
+    assert not first.told and len(second.told) == 2
+    words = "what the script changed while it trained, and is in no state_dict, begins anew: "
+    assert second.told[1] == f"cockpit: {words}model.strength, model.head.forward_hooks."
+
+
+@pytest.mark.long
+def test_what_the_edited_script_sets_before_its_loop_stands(forks, tmp_path):
+    """Only what was changed in the loop is put back."""
+    flags = ["dropout", "accumulate"]
+    _, second = lives_of(forks, tmp_path / "run", flags, [*flags, "head_frozen"])
+    assert final(second)["frozen"] == ["head.weight", "head.bias"] and len(second.told) == 1
+
+
+@pytest.mark.long
+def test_what_cockpit_has_set_is_not_taken_for_the_scripts(forks, tmp_path):
+    first, second = lives_of(forks, tmp_path / "run", [], [], {"set": {"threads": 2}})
+    assert (final(first)["threads"], final(second)["threads"]) == (2, 1)
+
+
+@pytest.mark.long
+def test_gradients_that_no_other_process_can_have_are_refused_before(forks, tmp_path):
+    run_dir, flags = tmp_path / "run", ["accumulate", "graph"]
+    run_dir.mkdir()
+    (run_dir / "start.json").write_text('{"handoff_every": 1}')
+    engine = FakeEngine(run_dir / "s")
+    ran = forks.run(MIDDLE, *flags, run_dir=run_dir)
+    assert final(ran) == final(forks.run(MIDDLE, *flags))
+    assert "waits for its optimizer and is part of a graph" in engine.wait("handoff", state="failed")["reason"]
+    engine.close()
