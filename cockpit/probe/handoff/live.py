@@ -19,6 +19,7 @@ from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
 from .away import Away
+from .beginning import torch_begins, write_down
 from .claim import claim, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
@@ -79,8 +80,9 @@ class Handoff:
     # ---- what others may know and ask; any thread ----
 
     def start(self, told: Mapping[str, Any]) -> None:
-        """What start.json says."""
+        """What start.json says; torch has just been imported."""
         self.pace.start(told)
+        torch_begins(self._torch)
 
     def message(self) -> dict[str, Any]:
         """What the script has opted in with, and how far its loop is; ``reason``: why nothing can be handed over."""
@@ -143,7 +145,10 @@ class Handoff:
             if self.life != FIRST and numbers(self.folder):
                 self.leave(reason)
             return reason
-        return claim(self.folder, self.life)
+        taken = claim(self.folder, self.life)
+        if taken is None and self.life == FIRST:
+            write_down(self.folder)
+        return taken
 
     def _restore(self, session: Session) -> None:
         found, self.passed = newest(self._torch, self.folder, owner_of(self._run, session.things))

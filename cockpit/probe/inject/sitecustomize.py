@@ -3,7 +3,7 @@
 # Runs at the start of every Python process of a run (this folder is first in PYTHONPATH), so it must stay silent
 # and cheap on any interpreter: the syntax is one that Python 2.7 parses, below 3.9 it only hands on to the
 # sitecustomize that it hides. It waits for torch and then loads the probe from $COCKPIT_PACKAGE under a private
-# name; a process that never imports torch pays for one small object in sys.meta_path. Nothing else may lie here.
+# name; a process that never imports torch pays for small objects in sys.meta_path. Nothing else may lie here.
 import os
 import sys
 
@@ -65,6 +65,77 @@ class _TorchWaiter(object):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             _load(sys.modules["torch"], self.standing)
+
+
+class _Beginning(object):
+    """A finder that finds nothing: it notes how each generator that is seeded by chance stands once it is imported.
+
+    What a script draws before its loop, unseeded, must be drawn again where a later process of the run goes on: there
+    they are put as the first process found them, ``told`` by its hand-off.
+    """
+
+    calls = {"random": ("getstate", "setstate"), "numpy.random": ("get_state", "set_state")}
+
+    def __init__(self, told):
+        self.told, self.noted = told, {}
+        for name in self.calls:
+            if name in sys.modules:
+                self._note(name)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.calls:
+            return None
+        for finder in sys.meta_path:
+            look = getattr(finder, "find_spec", None)
+            spec = look(name, path, target) if finder is not self and look else None
+            if spec is not None:
+                break
+        else:
+            return None
+        loader = spec.loader
+        execute = getattr(loader, "exec_module", None)
+
+        def exec_module(module):
+            loader.__dict__.pop("exec_module", None)
+            execute(module)
+            self._note(name)
+
+        try:
+            if execute is not None:
+                loader.exec_module = exec_module
+        except AttributeError:
+            pass
+        return spec
+
+    def _note(self, name):
+        module = sys.modules.get(name)
+        get, put = (getattr(module, call, None) for call in self.calls[name])
+        try:
+            if name in self.told:
+                put(self.told[name])
+            self.noted[name] = get()
+        except Exception:
+            pass
+        if self in sys.meta_path and len(self.noted) == len(self.calls):
+            sys.meta_path.remove(self)
+
+
+def _began():
+    """What the first process of the run has told of its beginning. Only for the one that a later keeper has started: two
+    helpers of a script must not draw the same."""
+    life = os.environ.get("COCKPIT_LIFE")
+    try:
+        if life:
+            with open("/proc/%d/cmdline" % os.getppid(), "rb") as words:
+                folder = words.read().rstrip(b"\0").rpartition(b"\0")[2]
+            if os.fsencode(life) in (folder, os.path.join(folder, b"back")):
+                with open(os.path.join(os.environ["COCKPIT_RUN"], "handoff", "began")) as file:
+                    import ast
+
+                    return ast.literal_eval(file.read())
+    except Exception:
+        pass
+    return {}
 
 
 def _ours(module):
@@ -149,6 +220,8 @@ if os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9):
     else:
         sys.meta_path.insert(0, _waiter)
     sys.meta_path.append(_Provider())
+    _beginning = _Beginning(_began())
+    sys.meta_path.insert(0, _beginning)
 
 _waits = os.environ.get("COCKPIT_WARM") and os.environ.get("COCKPIT_RUN") and sys.version_info >= (3, 9)
 _path = _next_sitecustomize()
