@@ -6,20 +6,26 @@ Called by ``crashes`` and ``by_checkpoint``. It reads files and touches none.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from pathlib import Path
 from typing import Any
 
 from cockpit.history.knobs import training_loaders
 from cockpit.history.state import State
 from cockpit.model.counts import counted
 from cockpit.model.names import HANDOFF_FOLDER
+from cockpit.probe import lives
 from cockpit.probe.handoff.folder import Refused, is_whole, manifest_of, numbers
 
+from . import processes
 from .checkpoints import Search, resume_words, search_of
 from .crash_plan import Base
+from .next_life import BACK
 from .restart_plan import cost
 from .rundir import RunDir
 
+SIGNALLED = 128
+"""From this status on it was a signal that ended it, which says nothing of what it had read."""
 Found = tuple["Base | None", "str | None"]
 """The base, or why there is none."""
 
@@ -33,17 +39,30 @@ class Bases:
         self.search: Search | None = search_of(self._facts, clock)
 
     @property
+    def is_guess(self) -> bool:
+        """Whether any file of a known kind would do, since no pattern was given."""
+        return self.search is not None and self.search.pattern is None
+
+    def in_vain(self) -> frozenset[str]:
+        """Keys of what processes have begun from, that ended in failure before any step of theirs."""
+        return frozenset(
+            str(base)
+            for _, folder in lives.folders(str(self._run.data))
+            if (base := lives.read(folder, lives.PLAN).get("base")) is not None and failed_at_once(folder)
+        )
+
+    @property
     def resumes_itself(self) -> bool:
         """Whether it was told how the script resumes."""
         return isinstance(self._facts.get("resume_with"), str)
 
-    def find(self, state: State, quiet: bool = True) -> Found:
-        """``quiet``: no process of the run trains any more."""
+    def find(self, state: State, quiet: bool = True, in_vain: Container[str] = ()) -> Found:
+        """``quiet``: no process of the run trains any more. ``in_vain``: keys of checkpoints that are passed over."""
         newest = self.handoff()
         if newest is not None:
             return newest, None
         if self.resumes_itself:
-            return self.checkpoint(state, quiet)
+            return self.checkpoint(state, quiet, in_vain)
         session = state.session
         if session is None and not state.step:
             return None, f"{state.script} ended before its first step: nothing is there to go on from, start it again"
@@ -70,22 +89,29 @@ class Bases:
                 continue
         return None
 
-    def checkpoint(self, state: State, quiet: bool) -> Found:
+    def checkpoint(self, state: State, quiet: bool, in_vain: Container[str] = ()) -> Found:
         """The newest complete one, in the words that the script takes."""
         text = str(self._facts["resume_with"])
         if self.search is None:
             return Base(f"what {state.script} finds by itself", "itself", argv=tuple(resume_words(text, ""))), None
-        newest, passed = self.search.newest(quiet)
+        newest, passed = self.search.newest(quiet, in_vain)
         if newest is None:
             looked = self.search.pattern or "a checkpoint's name"
             return None, "; ".join(passed) or f"no file with {looked} was found in {self.search.cwd}"
         words = tuple(resume_words(text, newest.path))
-        return Base(newest.path, newest.key, newest.path, words, at_s=newest.at_s), None
+        return Base(f"the checkpoint {newest.path}", newest.key, argv=words, at_s=newest.at_s), None
 
 
 def _epochs_ended(state: State) -> int:
     """So many are over; ``state.epoch`` stays that of the last one until another begins."""
     return max([state.epoch or 0, *(loader.epochs for loader in training_loaders(state))])
+
+
+def failed_at_once(life: str) -> bool:
+    """Whether the process of this life, and the one of before in its place, ended by themselves without any step."""
+    ended = processes.exit_in(Path(life) / lives.EXIT)
+    stepped = any(lives.has(folder, lives.STEPPED) for folder in (life, os.path.join(life, BACK)))
+    return ended is not None and 0 < ended[0] < SIGNALLED and not stepped
 
 
 def _why_none(reason: str | None, every: int) -> str:

@@ -94,16 +94,23 @@ class Beginnings:
         return dict(next_of({}, environ, asked, str(INJECT)).environ)
 
     def start(
-        self, change: str, base: Base, settings: Settings, since_s: float, known: Known, wish: Wish | None = None
+        self,
+        change: str,
+        base: Base,
+        settings: Settings,
+        since_s: float,
+        known: Known,
+        wish: Wish | None = None,
+        stopped: bool = False,
     ) -> None:
         """Without a ``wish`` in the environment of the last one, save what is taken back. ``since_s``: from when on it
-        is waited for. ``known``: what was asked for of the environment of the last one."""
+        is waited for. ``known``: what was asked for of the environment of the last one. ``stopped``: that ran well."""
         state = self._record.state
         wish = wish or Wish({RESTART: ANEW}, {RESTART: None}, self.environ or {}, self.environ or {})
         environ = self._as_meant(known, settings, wish.environ, wish.asked)
         back = None if RESTART in wish.asked else self._as_meant(known, settings, wish.was, {})
         self._known, self.begun, self.environ = None, True, environ
-        begun = Beginning(change, base, settings, environ, wish.asked, wish.before, since_s, self._like, back)
+        begun = Beginning(change, base, settings, environ, wish.asked, wish.before, since_s, self._like, back, stopped)
         try:
             self._keepers.append(begin_next(self._run, state, begun))
         except OSError as error:

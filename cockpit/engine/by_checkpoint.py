@@ -20,6 +20,7 @@ from cockpit.model.knobs import RESTART
 from .beginnings import Beginnings, Wish
 from .crash_plan import Base, settings_of
 from .crashes import Crashes
+from .processes import Pids
 from .record import Record
 
 LOOK_S = 0.5
@@ -29,15 +30,25 @@ UNSEEN = (
 )
 
 
+GUESSED = (
+    "nothing says which of the files that {script} writes it can resume from, and it is not stopped for a guess: name "
+    "them at the start with --checkpoints PATTERN; or cockpit stop it, and cockpit restart it from the newest"
+)
+
+THROUGH = "the training had just ended by itself"
+
+
 @dataclass
 class Asked:
-    """``key``: of the newest checkpoint at that time. ``base``: from the moment that the training is told to stop."""
+    """``key``: of the newest checkpoint at that time. ``base``: from the moment that the training is told to stop,
+    ``stopped_s``."""
 
     change: str
     wish: Wish
     key: str
     now: bool
     base: Base | None = None
+    stopped_s: float = 0.0
 
 
 class ByCheckpoint:
@@ -82,8 +93,9 @@ class ByCheckpoint:
         return {"reason": None, "goes_on": f"{self._waits_for()}, and begins again from that; {lost}"}
 
     def _waits_for(self) -> str:
-        where = self._crashes.bases.search.pattern if self._crashes.bases.search is not None else None
-        return f"the training goes on until it has written its next checkpoint ({where or 'any file of a known kind'})"
+        search = self._crashes.bases.search
+        where = "" if search is None else f" ({search.pattern})"
+        return f"the training goes on until it has written its next checkpoint{where}"
 
     def _checked(self, env: Mapping[str, str | None], now: bool) -> tuple[Wish, Base | None]:
         """What is asked for and the newest checkpoint; raises CockpitError with the reason why not."""
@@ -95,6 +107,8 @@ class ByCheckpoint:
         wish = self._beginnings.wish(env)
         if env and RESTART in wish.asked:
             raise CockpitError(", ".join(f"{name} is so already" for name in env))
+        if self._crashes.bases.is_guess:
+            raise CockpitError(GUESSED.format(script=state.script))
         if self._crashes.bases.search is None and not now:
             raise CockpitError(UNSEEN.format(script=state.script))
         base, why = self._crashes.bases.checkpoint(state, quiet=False)
@@ -127,15 +141,21 @@ class ByCheckpoint:
         self._looked_s = time.monotonic()
         base, _ = self._crashes.bases.checkpoint(state, quiet=False)
         if base is not None and (asked.now or base.key != asked.key):
-            asked.base = base
+            asked.base, asked.stopped_s = base, self._clock()
+            note = f"the training is stopped, and goes on from {base.words}"
+            self._record.happen(ChangeMoved(asked.stopped_s, asked.change, "queued", note=note))
             self._stop()
 
-    def after_the_end(self) -> bool:
+    def after_the_end(self, pids: Pids | None) -> bool:
         """The training has stopped: whether it did for this, and goes on."""
         asked, state = self._asked, self._record.state
         if asked is None or asked.base is None:
             return False
+        reason = THROUGH if self._crashes.had_ended(pids, asked.stopped_s) else self._crashes.still()
+        if reason is not None:
+            self.call_off(reason)
+            return False
         self._asked = None
         newer, _ = self._crashes.bases.checkpoint(state, quiet=True)  # it may have saved once more
-        self._crashes.follow(asked.change, newer or asked.base, settings_of(state), asked.wish)
+        self._crashes.follow(asked.change, newer or asked.base, settings_of(state), asked.wish, stopped=True)
         return True

@@ -12,7 +12,7 @@ import os
 import shlex
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ SUFFIXES = (".pt", ".pth", ".ckpt", ".tar", ".safetensors")
 """What is looked for where no pattern was given, among files that were written since the run began."""
 DEEPEST, LOOKED_AT_MOST = 4, 20_000
 """Folders below the training's own, and files in all, that are looked through without a pattern."""
+IN_VAIN = "a process that began from it ended before its first step"
 STILL_S = 1.0
 """Whoever has not grown for so long, and was not touched in that time, is no more being written."""
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
@@ -49,8 +50,9 @@ class Search:
     clock: Callable[[], float]
     _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
 
-    def newest(self, quiet: bool = False) -> tuple[Checkpoint | None, tuple[str, ...]]:
+    def newest(self, quiet: bool = False, in_vain: Container[str] = ()) -> tuple[Checkpoint | None, tuple[str, ...]]:
         """The newest that is complete, and why newer ones were passed over. ``quiet``: nobody is left who writes.
+        ``in_vain``: keys of those that a process began from and made no step.
 
         While somebody trains it takes two looks, a second apart, to know that one is not being written.
         """
@@ -59,7 +61,7 @@ class Search:
         self._note(found)
         for each in found:
             reason = None if quiet or self._is_still(each) else "it is being written"
-            reason = reason or why_incomplete(self.cwd / each.path)
+            reason = reason or (IN_VAIN if each.key in in_vain else why_incomplete(self.cwd / each.path))
             if reason is None:
                 return each, tuple(passed)
             passed.append(f"{each.path} was not used: {reason}")

@@ -7,6 +7,7 @@ twice without having come further in between; and what a new process would lose 
 from __future__ import annotations
 
 import json
+import math
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,18 +36,21 @@ TWICE = 2
 
 @dataclass(frozen=True)
 class Left:
-    """What a process left behind as it ended: ``error`` the exception that nobody caught, None where there was none."""
+    """What a process left behind as it ended, ``at_s``: ``error`` the exception that nobody caught, None where there
+    was none."""
 
     pid: int
     error: str | None = None
     trains: bool = False
+    at_s: float = math.inf
 
 
 def left_of(found: Mapping[str, Any]) -> Left | None:
     """As the probe wrote it."""
     try:
         error = found.get("error")
-        return Left(int(found["pid"]), None if error is None else str(error), bool(found.get("trains")))
+        at_s = float(found.get("at_s", math.inf))
+        return Left(int(found["pid"]), None if error is None else str(error), bool(found.get("trains")), at_s)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -74,7 +78,7 @@ def cause_of(status: int | None, left: Left | None, started: int | None, stoppin
 @dataclass(frozen=True)
 class Base:
     """What a new process goes on from. ``words`` name it, ``key`` tells it from another one; ``words`` words are put
-    after the script's own (``argv``). ``step``: of the hand-off; ``at_s``: of the checkpoint."""
+    after the script's own (``argv``). ``path`` and ``step`` of the hand-off; ``at_s`` of the checkpoint."""
 
     words: str
     key: str

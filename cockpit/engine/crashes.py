@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cockpit.history import crash as told
@@ -22,12 +23,13 @@ from cockpit.model.knobs import ANEW, RESTART
 from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
 
-from .bases import Bases
+from .bases import Bases, failed_at_once
 from .beginnings import LOST, Beginnings, Wish
 from .crash_plan import RESTART as BY_ITSELF
 from .crash_plan import (
     WAITS_S,
     Base,
+    Left,
     Settings,
     begun_with,
     cause_of,
@@ -64,7 +66,7 @@ class Crashes:
         new_id: Callable[[], str],
     ) -> None:
         self._beginnings = beginnings
-        self._run, self._record, self._still, self._clock, self._new_id = run, record, still, clock, new_id
+        self._run, self._record, self.still, self._clock, self._new_id = run, record, still, clock, new_id
         self._facts = run.facts()
         self._carried = carried
         self._next: tuple[Base, Settings] | None = None
@@ -88,14 +90,16 @@ class Crashes:
             self._record.happen(_not_by_itself(state.crash, LOST))
             return False
         training = pids.training if pids is not None else None
-        cause = cause_of(status, left_of(lives.read(self._folder(pids), LEFT)), training, state.phase == "stopping")
-        if cause is None:
+        cause = cause_of(status, self._left(pids), training, state.phase == "stopping")
+        owed = state.phase != "stopping" and self._is_owed()
+        if cause is None and not owed:
             return False
+        cause = cause or f"ended with status {status} before its first step"
         if cause.startswith(told.KILLED) and (of_memory := self._beginnings.oom.words()) is not None:
             cause = f"{cause}: {of_memory}"
-        base, why = self.bases.find(state)
+        base, why = self._base(state)
         crash = self._crash(state, status, cause, base, why)
-        if base is None or self._facts.get("on_crash") != BY_ITSELF:
+        if base is None or not (owed or self._facts.get("on_crash") == BY_ITSELF):
             self._record.happen(crash)
             return False
         hindrance = LOST if self._beginnings.environ is None else None
@@ -107,10 +111,28 @@ class Crashes:
         self._wait(crash, base, then, follows.wait_s, follows.number)
         return True
 
-    def _folder(self, pids: Pids | None) -> str:
-        """Where the process has left its word: the one of before, that runs again in a life, has a place of its own."""
+    def _is_owed(self) -> bool:
+        """Whether a training that ran well was stopped for one that has ended without any step: then it is tried again
+        though nobody has asked for tries."""
+        life = str(self._run.life)
+        return bool(lives.read(life, lives.PLAN).get("stopped")) and failed_at_once(life)
+
+    def _base(self, state: State) -> tuple[Base | None, str | None]:
+        """From what the next try goes on: not from what was gone on from in vain, as long as there is anything else."""
+        found = self.bases.find(state, in_vain=self.bases.in_vain())
+        return found if found[0] is not None else self.bases.find(state)
+
+    def _left(self, pids: Pids | None) -> Left | None:
+        """The word of the process: the one of before, that runs again in a life, has a place of its own for it."""
         life = self._run.life
-        return str(life / BACK if pids is not None and pids.back is not None else life)
+        return left_of(lives.read(str(life / BACK if pids is not None and pids.back is not None else life), LEFT))
+
+    def had_ended(self, pids: Pids | None, by_s: float) -> bool:
+        """Whether the training had ended by itself before that moment: what it left is of before, or its status is."""
+        left = self._left(pids)
+        if left is not None and (left.trains or (pids is not None and left.pid == pids.training)):
+            return left.error is None and left.at_s < by_s
+        return _written_s(self._run.exit_status, by_s) < by_s
 
     def _crash(self, state: State, status: int | None, cause: str, base: Base | None, why: str | None) -> Crashed:
         now_s, step, life = state.ended_s or self._clock(), state.step, str(self._run.life)
@@ -155,7 +177,7 @@ class Crashes:
 
     def _take_turn(self, change: str, base: Base, settings: Settings) -> None:
         """Nothing begins while anybody of the run trains."""
-        if (reason := self._still()) is None:
+        if (reason := self.still()) is None:
             self.follow(change, base, settings)
         elif time.monotonic() >= self._due_s + PATIENCE_S:
             self.call_off(reason)
@@ -204,9 +226,11 @@ class Crashes:
         through = CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
         if state.exit_status == 0 and state.stopping_until_s is None:
             raise through
-        if (reason := self._still()) is not None:
+        if (reason := self.still()) is not None:
             raise CockpitError(reason)
-        base, why = (self._next[0], None) if self._next is not None else self.bases.find(state)
+        # what a pattern names is what the script resumes from: should it have failed before, that has been seen to
+        find = self._base if self.bases.is_guess else self.bases.find
+        base, why = (self._next[0], None) if self._next is not None else find(state)
         if base is None:
             raise CockpitError(str(why))
         if state.exit_status == 0 and not has_epochs_left(base):
@@ -226,26 +250,39 @@ class Crashes:
 
     # ---- carried out ----
 
-    def follow(self, change: str, base: Base, settings: Settings, wish: Wish | None = None) -> None:
-        """A process takes the place of one that was stopped for it, or has crashed."""
+    def follow(
+        self, change: str, base: Base, settings: Settings, wish: Wish | None = None, stopped: bool = False
+    ) -> None:
+        """A process takes the place of one that has crashed, or was ``stopped`` for it."""
         known = self._record.state.environment or {}
         self._record.happen(Resumed(self._clock(), change, env=settings.env))
-        try:
-            ended_s = self._run.exit_status.stat().st_mtime
-        except OSError:
-            ended_s = self._clock()
-        self._begin(change, base, settings, ended_s, known, wish)
+        ended_s = _written_s(self._run.exit_status, self._clock())
+        self._begin(change, base, settings, ended_s, known, wish, stopped or self._is_owed())
 
     def _begin(
-        self, change: str, base: Base, settings: Settings, since_s: float, known: Known, wish: Wish | None
+        self,
+        change: str,
+        base: Base,
+        settings: Settings,
+        since_s: float,
+        known: Known,
+        wish: Wish | None,
+        stopped: bool = False,
     ) -> None:
         self._next, self._given_up = None, False
         self._carried.discard(change)
-        self._beginnings.start(change, base, settings, since_s, known, wish)
+        self._beginnings.start(change, base, settings, since_s, known, wish, stopped)
 
     def _waits_s(self) -> tuple[float, ...]:
         told_s = self._facts.get("crash_waits_s")
         return tuple(float(each) for each in told_s) if isinstance(told_s, list) else WAITS_S
+
+
+def _written_s(path: Path, otherwise_s: float) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return otherwise_s
 
 
 def _not_by_itself(crash: Crashed, reason: str | None) -> Crashed:

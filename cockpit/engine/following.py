@@ -119,7 +119,7 @@ class Following:
 
     def after_the_end(self, status: int | None, pids: processes.Pids | None) -> bool:
         """Whether another process follows the one that has ended."""
-        if self._by_checkpoint.after_the_end():
+        if self._by_checkpoint.after_the_end(pids):
             return True
         # whoever is to be restarted once it has saved has ended by itself
         self._by_checkpoint.call_off("the training ended before it had written another checkpoint")

@@ -83,7 +83,8 @@ def _pairs(block: bytes | None) -> dict[str, str] | None:
 class Beginning:
     """A process that follows one that is gone. ``base``: what it goes on from; ``asked``, ``before``: as the ledger
     has it. ``environ``: whole, as the one before had it or as it was asked for; ``back``: what is tried instead where
-    it ends before its first step. ``since_s``: since when nobody trains. ``like``: what it inherits beside that."""
+    it ends before its first step. ``since_s``: since when nobody trains. ``like``: what it inherits beside that.
+    ``stopped``: a training that ran well was stopped for it, and must not be lost if it fails."""
 
     change: str
     base: Base
@@ -94,6 +95,7 @@ class Beginning:
     since_s: float
     like: Mapping[str, Any]
     back: Mapping[str, str] | None = None
+    stopped: bool = False
 
 
 def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[bytes]:
@@ -105,7 +107,8 @@ def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[
     prepared.mkdir(mode=0o700)
     base, settings = begun.base, begun.settings
     told = {"change": begun.change, "asked": dict(begun.asked), "before": dict(begun.before), "output": str(run.output)}
-    write_json(prepared / lives.PLAN, {**told, "settings": settings.word})
+    from_what = {"base": base.key, "goes_on_from": base.words, "stopped": begun.stopped}
+    write_json(prepared / lives.PLAN, {**told, **from_what, "settings": settings.word})
     seen = {loader.id for loader in state.loaders}
     start = start_of(state, read_json(run.start_file), facts)
     unseen = {name: knobs for name, knobs in start["loaders"].items() if name not in seen}

@@ -131,8 +131,9 @@ class View:
     """What is known of the life that a change prepares. ``status``: how its keeper says that it ended.
 
     ``keeper``: whether that lives. ``told``: the training knows of it. ``failed``: why it could not hand over.
-    ``env``: what the new process finds in its environment; None before it has said so. ``words``: the last line that
-    its imports printed. ``back``: how the new process ended, where the one of before runs in its place.
+    ``env``: what the new process finds in its environment; None before it has said so. ``base``: what it goes on from,
+    where that is no hand-off of the process before. ``words``: the last line that its imports printed. ``back``: how
+    the new process ended, where the one of before runs in its place.
     ``lingered_s``: for how long the process that has handed over was seen after that; ``lingers``: it is there still.
     ``held``: where its script has caught its end.
     """
@@ -148,6 +149,7 @@ class View:
     stepped_s: float | None = None
     back: int | str | None = None
     env: Mapping[str, str | None] | None = None
+    base: str | None = None
     words: str = ""
     lingered_s: float = 0.0
     lingers: bool = False
@@ -211,7 +213,7 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
         return Move("applying", step=step)
     if view.back is not None:
         reason = f"the new process ended with {_ended(view.back)} before its first step"
-        return Move("rolled_back", f"{reason}; goes on from the hand-off as it was before", step=step)
+        return Move("rolled_back", f"{reason}; goes on from {view.base or 'the hand-off'} as it was before", step=step)
     if view.status is not None and view.stepped_s is None:
         return None  # that is the end of the run, and told as such
     if view.stepped_s is None or view.env is None:

@@ -140,7 +140,7 @@ class Restarts:
         failed = (
             str(said.get("reason") or "the training could not hand over") if said.get("state") == "failed" else None
         )
-        ended = processes.exit_in(Path(folder) / lives.EXIT)
+        ended, base = processes.exit_in(Path(folder) / lives.EXIT), lives.read(folder, lives.PLAN).get("goes_on_from")
         started = any(keeper.args[-1] == folder for keeper in self._keepers)  # type: ignore[index]
         return View(
             folder=True,
@@ -154,6 +154,7 @@ class Restarts:
             stepped_s=_changed_s(os.path.join(folder, lives.STEPPED)),
             back=pids.back if pids else None,
             env=None if new is None else {name: theirs(name, text, str(INJECT)) for name, text in new.env.items()},
+            base=None if base is None else str(base),
             words=_last_line(os.path.join(folder, LOG)),
             held=str(said.get("what")) if said.get("state") == "held" else None,
             **self._lingering(folder),

@@ -351,11 +351,14 @@ ROWS = (
     ),
     Row(
         ANEW,
-        "the newest checkpoint was cut short, or is being written; or the script can go on from nothing",
+        "the newest checkpoint was cut short, is being written or nothing to resume from; or the script can go on from "
+        "nothing",
         "the one before is used, and the reason told; it is not begun anew, and what that would cost is told",
         "the same",
         tests=(
             "tests/engine/test_checkpoints.py::test_one_that_was_cut_short_gives_way_to_the_one_before",
+            "tests/engine/test_by_checkpoint.py::"
+            "test_stopped_for_a_file_that_nothing_resumes_from_it_goes_on_from_the_one_before",
             "tests/engine/test_crashes.py::test_a_script_that_cannot_go_on_is_told_the_cost_and_is_not_begun_anew",
         ),
     ),
