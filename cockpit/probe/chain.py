@@ -32,27 +32,13 @@ class Chain:
     """
 
     def __init__(
-        self,
-        mechanism: Mechanism,
-        recipe: Recipe,
-        feed: Feed,
-        seeds: Seeds,
-        script: Group,
-        group: Group,
-        before: Group,
-        tell: Callable[[Notice], None],
-        keep: Callable[[Any], None],
-        patience: Patience,
+        self, mechanism: Mechanism, recipe: Recipe, feed: Feed, seeds: Seeds, script: Group, group: Group,
+        before: Group, tell: Callable[[Notice], None], keep: Callable[[Any], None], patience: Patience,
         reused: Any = None,
-    ) -> None:
-        self._mechanism, self._recipe, self._feed, self._seeds, self._script = (
-            mechanism,
-            recipe,
-            feed,
-            seeds,
-            script,
-        )
-        self._tell, self._keep, self._patience = tell, keep, patience
+    ) -> None:  # fmt: skip
+        self._mechanism, self._recipe, self._feed = mechanism, recipe, feed
+        self._seeds, self._script, self._patience = seeds, script, patience
+        self._tell, self._keep = tell, keep
         self.group = group
         self._front: Callable[[], Any] = _nothing
         self.ended = False

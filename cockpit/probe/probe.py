@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 from typing import Any
 
-from ..model.names import ENV_RUN, ENV_SOCKET, SCHEMA
+from ..model.names import ENV_RUN, ENV_SOCKET
 from . import orphans, unsent, worker_stacks
 from .asks import Asks
 from .batching import Batching
@@ -23,6 +22,7 @@ from .handoff.live import Handoff
 from .hold import Hold
 from .hooks import LoaderHooks
 from .identity import Identity
+from .job import Job, accelerator
 from .kernels.compiling import keep_apart
 from .kernels.control import Kernels
 from .kernels.landing import Landing
@@ -34,7 +34,7 @@ from .preflight import Preflight
 from .pulse import PERIOD_S, Pulse
 from .recorder import SHUTDOWN, Recorder
 from .registry import Registry
-from .reports import Blocks, Ticks, known, loader_message, trains
+from .reports import Blocks, Ticks, hello_message, known, loader_message, trains
 from .roles import Roles
 from .roots import Roots
 from .stacks import Stacks
@@ -62,7 +62,7 @@ class Probe:
     def __init__(self, torch: Any, environ: Any = os.environ, clock: Any = time.perf_counter_ns) -> None:
         self.torch = torch
         self.clock = clock
-        self._environ = environ
+        self._environ, self._job = environ, Job(environ)
         is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         self.recorder = Recorder(clock, is_compiling)
         self.guard = Guard(is_compiling)
@@ -74,7 +74,7 @@ class Probe:
         self.mechanism.has_accelerator = self._has_accelerator  # type: ignore[method-assign]
         self.mechanism.patience_s = least_s(environ)
         self.asks = Asks(self.recorder)
-        self.kernels = Kernels(torch, clock, self.recorder.ident, self._world, self.guard.run)
+        self.kernels = Kernels(torch, clock, self.recorder.ident, self._job.size, self.guard.run)
         keep_apart(self.recorder, self.kernels.watch)
         self.landing = Landing(self.recorder, self.asks, self.kernels)
         self.batching = Batching(torch, self.recorder, self.registry, self.asks, self.kernels)
@@ -101,12 +101,12 @@ class Probe:
         self.roots.script_compiled = self.kernels.watch.script_compiled
         self.training.on_first_backward = self._search_roots
         self.pulse = Pulse(lambda: self.guard.run("link", self.beat), self.at_exit)
-        self.hold = Hold(self.recorder, self.asks.said.append, self._world, self.pulse.start)
+        self.hold = Hold(self.recorder, self.asks.said.append, self._job.size, self.pulse.start)
         self.blocks = Blocks()
         self.devices = Devices(torch)
         self.ticks = Ticks(self.recorder)
         self.handoff = Handoff(
-            torch, self.recorder, self.registry, self.hooks, self.guard, self._world, self.asks.said.append, environ,
+            torch, self.recorder, self.registry, self.hooks, self.guard, self._job.size, self.asks.said.append, environ,
             lambda: [name for name, setter in self.kernels.setters.items() if setter.script is not None],
         )  # fmt: skip
         self.identity = Identity()
@@ -129,18 +129,10 @@ class Probe:
         """hello, loaders, and the last word on each change: begins every connection."""
         self._said_off = self.guard.failures
         self._said_trains = trains(self.registry.records.values()) or self.recorder.steps > 0
-        hello = {
-            "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(),
-            "rank": self._rank("get_rank", "RANK"), "world": self._rank("get_world_size", "WORLD_SIZE"),
-            "python": "%d.%d.%d" % sys.version_info[:3], "torch": str(self.torch.__version__),
-            "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": self._accelerator(),
-            "t_ns": self.clock(), "trains": self._said_trains, "off": dict(self.guard.reasons),
-            "devices": list(self.devices.names), **self.origin,
-        }  # fmt: skip
-        return [hello, self._loaders(), *self.asks.last_words(), *self._last_told()]
-
-    def _last_told(self) -> list[dict[str, Any]]:
-        return [*self.hold.last_words(), *self.handoff.last_words(), *self.identity.last_words()]
+        hello = hello_message(str(self.torch.__version__), self._job, self._said_trains)
+        hello |= {"t_ns": self.clock(), "off": dict(self.guard.reasons), "devices": list(self.devices.names)}
+        told = [*self.asks.last_words(), *self.hold.last_words(), *self.handoff.last_words()]
+        return [{**hello, **self.origin}, self._loaders(), *told, *self.identity.last_words()]
 
     def _loaders(self) -> dict[str, Any]:
         rows = self.landing.told(self.guard.reasons)
@@ -154,32 +146,13 @@ class Probe:
                 return "the probe's own part %r has failed: %s" % (name, self.guard.reasons[name])
         return None
 
-    def _world(self) -> int:
-        return self._rank("get_world_size", "WORLD_SIZE") or 1
-
-    def _rank(self, ask: str, name: str) -> int | None:
-        """What torch.distributed says where the script has initialised it, else the launcher's word."""
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return int(getattr(distributed, ask)())
-        text = self._environ.get(name, "")
-        return int(text) if text.isdigit() else None
-
-    def _accelerator(self) -> str | None:
-        """Only what the training has initialised itself: asking for more would initialise it, and break forks."""
-        for name in ("cuda", "xpu", "hpu", "npu"):
-            module = sys.modules.get("torch." + name)
-            if module is not None and getattr(module, "is_initialized", lambda: False)():
-                return name
-        return None
-
     def _has_accelerator(self) -> bool:
         """Asking torch outright would make CUDA unusable in children that the script forks later.
 
         Where the script pins by itself, torch asks anyway.
         """
         pins = any(r.script is not None and r.script.pin_memory for r in list(self.registry.records.values()))
-        return self._accelerator() is not None or (pins and bool(self.torch.accelerator.is_available()))
+        return accelerator() is not None or (pins and bool(self.torch.accelerator.is_available()))
 
     # ---- the heartbeat ----
 

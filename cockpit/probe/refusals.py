@@ -11,13 +11,14 @@ import functools
 import inspect
 import os
 import sys
+from collections.abc import Mapping
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from ..model.knobs import LOADER_KNOBS
+from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
 from .anew import forks
 from .dataset_watch import DatasetWatch
-from .groups import Group
+from .groups import Group, Refused
 from .held import Held
 from .imported_anew import set_since_import
 from .mechanism import Mechanism
@@ -48,6 +49,20 @@ class Limits(NamedTuple):
     whole: str | None = None
     workers: frozenset[int] | None = None
     workers_reason: str | None = None
+
+    def check(self, asked: Mapping[str, Value], now: bool, script: Group, base: Group) -> None:
+        """Raises Refused where one of them cannot be changed (``now``: at once); what is so already always can."""
+        for name, value in asked.items():
+            limit = self.knobs[name]
+            is_so = value in (SCRIPT, getattr(script, name), getattr(base, name))
+            if not (limit.can or is_so) or (now and not limit.can_now):
+                raise Refused("%s: %s" % (name, limit.reason))
+
+    def checked(self, group: Group) -> Group:
+        """``group``; raises Refused where it has as many workers as may not be."""
+        if self.workers is not None and group.num_workers not in self.workers:
+            raise Refused("num_workers: %s" % self.workers_reason)
+        return group
 
 
 def limits_of(

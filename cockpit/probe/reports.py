@@ -6,10 +6,14 @@ or a tensor, since dropping the last reference to one of those here would shut i
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
+from ..model.names import SCHEMA
+from .job import Job, accelerator
 from .recorder import Mark, Recorder, sums_of
 from .streams import TRAIN, LoaderRecord
 
@@ -146,6 +150,15 @@ class Ticks:
             seen[phase] += max(0, now - max(since, base.t_ns))
         seen.update(doing=doing, since=since)
         return seen
+
+
+def hello_message(torch_version: str, job: Job, trains: bool) -> dict[str, Any]:
+    """Who speaks: the first word of every connection."""
+    return {
+        "m": "hello", "schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "rank": job.rank(),
+        "world": job.world(), "python": "%d.%d.%d" % sys.version_info[:3], "torch": torch_version,
+        "argv": list(getattr(sys, "orig_argv", sys.argv)), "accelerator": accelerator(), "trains": trains,
+    }  # fmt: skip
 
 
 Foreseen = tuple[Mapping[str, Value], Optional[str]]

@@ -98,17 +98,8 @@ class LoaderControl:
         return self.plan(asked, base=base) if limits is None else self._planned(limits, asked, False, base)
 
     def _planned(self, limits: Limits, asked: Mapping[str, Value], now: bool, base: Group) -> Group:
-        for name, value in asked.items():
-            limit = limits.knobs[name]
-            own = getattr(self.script, name)
-            if not limit.can and value not in (SCRIPT, own, getattr(base, name)):
-                raise Refused("%s: %s" % (name, limit.reason))
-            if now and not limit.can_now:
-                raise Refused("%s: %s" % (name, limit.reason))
-        group = couple(self.script, asked, base, self._remembered)
-        if limits.workers is not None and group.num_workers not in limits.workers:
-            raise Refused("num_workers: %s" % limits.workers_reason)
-        return group
+        limits.check(asked, now, self.script, base)
+        return limits.checked(couple(self.script, asked, base, self._remembered))
 
     def refusals(self) -> dict[str, Refusal]:
         """For each loader knob, whether and when it can be changed as things are, and why not."""
