@@ -44,6 +44,7 @@ from .told import (
     identity_of,
     kept_message,
     moved_of,
+    older_of,
     pause_message,
     pause_of,
     session_of,
@@ -261,7 +262,8 @@ class Ears:
     def _session(self, heard: Heard) -> list[Event]:
         heard.probe.session = dict(heard.message)
         seen, known = session_of(heard.message, heard.at_s), heard.state.session
-        return [] if known is not None and replace(known, at_s=seen.at_s) == seen else [seen]
+        instead: list[Event] = [*older_of(heard.message, heard.state, heard.at_s)]
+        return instead if known is not None and replace(known, at_s=seen.at_s) == seen else [*instead, seen]
 
     def _handoff(self, heard: Heard) -> list[Event]:
         self.handoffs[str(heard.message["id"])] = heard.message

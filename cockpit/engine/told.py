@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.history.state import State
+from cockpit.history.trials import entry_of
 from cockpit.model.compiled import CompiledSeen
 from cockpit.model.crash import HandoffSeen, IdentitySeen, SessionSeen
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded, ProbeConnected
@@ -104,6 +105,19 @@ def session_of(message: Message, at_s: float) -> SessionSeen:
     names, reason = tuple(str(name) for name in message.get("names") or ()), message.get("reason")
     every, sparing = int(message.get("every") or 0), message.get("sparing") is True
     return SessionSeen(at_s, names, _count(message, "epochs"), every, reason, sparing)
+
+
+def older_of(message: Message, state: State, at_s: float) -> tuple[ChangeMoved, ...]:
+    """Where a process could not use the hand-off that it was to go on from, what it went on from instead: more is lost
+    than its line in the ledger says."""
+    entry = entry_of(state, str(message.get("change")))
+    passed = [str(sentence) for sentence in message.get("passed") or ()]
+    if entry is None or not passed or message.get("restored") is None:
+        return ()
+    said = f"{'; '.join(passed)}; it goes on from epoch {message['restored']}, step {message.get('step')} instead"
+    if said in (entry.note or ""):
+        return ()
+    return (ChangeMoved(at_s, entry.id, entry.state, note=f"{entry.note}; {said}" if entry.note else said),)
 
 
 def handoff_of(message: Message, at_s: float) -> HandoffSeen | None:

@@ -22,6 +22,7 @@ from cockpit.model.events import (
     ProbeConnected,
     ProbeLost,
 )
+from cockpit.model.knobs import ANEW, RESTART
 from cockpit.model.names import SCHEMA
 
 
@@ -227,3 +228,22 @@ def test_what_was_compiled_is_told_when_it_grew_and_before_the_change_that_follo
     assert room.state.compiled == CompiledSeen(1010.0, 5.0, 4, 1) and room.state.ledger[0].compiled_s is None
     room.hear(1, **tick(compile_ns=9 * 10**9, graphs=6, recompiles=1))
     assert (room.state.ledger[0].compiled_s, room.state.ledger[0].graphs) == (4.0, 2)
+
+
+def test_a_process_that_went_on_from_an_older_hand_off_is_told_of_in_its_own_line() -> None:
+    room = Room()
+    for change in ("r1", "r2"):
+        room.state = fold_all([ChangeAsked(1005.0, change, {RESTART: ANEW})], room.state)
+    said = "goes on from the hand-off after 3 epochs"
+    room.state = fold_all([ChangeMoved(1006.0, "r1", "queued", note=said)], room.state)
+    room.hello(1, 50)
+    told = {"m": "session", "names": ["model"], "epochs": 9, "change": "r1", "restored": 2, "step": 80}
+    assert not [event for event in room.hear(1, **told, passed=[]) if isinstance(event, ChangeMoved)]
+    passed = ["hand-off 3 was not used: it is damaged: its tensors are not what was written"]
+    for _ in range(2):  # again to whoever was away
+        room.hear(1, **told, passed=passed)
+    first, second = room.state.ledger
+    assert (first.state, second.note) == ("queued", None)
+    assert first.note == f"{said}; {passed[0]}; it goes on from epoch 2, step 80 instead"
+    assert not [e for e in room.hear(1, **{**told, "restored": None}, passed=passed) if isinstance(e, ChangeMoved)]
+    assert not [e for e in room.hear(1, **{**told, "change": None}, passed=passed) if isinstance(e, ChangeMoved)]

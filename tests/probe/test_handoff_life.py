@@ -93,9 +93,13 @@ def test_a_life_goes_on_or_says_why_not(forks, run_dir):
     never = forks.run(train(run_dir, "range(1)"), run_dir=run_dir, life=5)
     assert "run.epochs(n) was never gone through" in never.told[-1]
     (run_dir / "handoff" / "3" / "state.pt").write_bytes(b"")
+    engine = FakeEngine(run_dir / "s")
     older = forks.run(train(run_dir, "run.epochs(3)"), run_dir=run_dir, life=6)
     assert older.told[0].startswith("cockpit: hand-off 3 was not used: it is damaged")
     assert older.own[0] == "restored 2 step 6" and older.own[-1] == "done"
+    told = engine.of("session")[-1]
+    assert (told["restored"], told["step"]) == (2, 6) and told["passed"][0].startswith("hand-off 3 was not used")
+    engine.close()
 
 
 @pytest.mark.long

@@ -57,6 +57,7 @@ class Handoff:
         self.life = os.path.relpath(life, self._run).replace(os.sep, "-") if life else FIRST
         """Which process of the run this is; any but the first goes on from a hand-off."""
         self.pace = Pace()
+        self._change: str | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -67,6 +68,7 @@ class Handoff:
         self.total: int | None = None
         self.epoch = 0
         self.restored: int | None = None
+        self._restored_step: int | None = None
         self.passed: list[str] = []
         """Hand-offs that were not used, each with its reason."""
         self.loaders = LoaderStates(self._torch, self._registry)
@@ -82,6 +84,7 @@ class Handoff:
     def start(self, told: Mapping[str, Any]) -> None:
         """What start.json says; torch has just been imported."""
         self.pace.start(told)
+        self._change = told.get("change")
         torch_begins(self._torch)
 
     def message(self) -> dict[str, Any]:
@@ -89,7 +92,7 @@ class Handoff:
         return {
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
             "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing, "reason": self.reason,
-            "passed": list(self.passed),
+            "passed": list(self.passed), "step": self._restored_step, "change": self._change,
         }  # fmt: skip
 
     def last_words(self) -> list[dict[str, Any]]:
@@ -166,7 +169,7 @@ class Handoff:
         found.state["things"].clear()  # what they have not kept is free again
         self._found = found
         self.restored = session.restored = self.epoch = found.manifest["epoch"]
-        session.step = found.manifest["step"]
+        session.step = self._restored_step = found.manifest["step"]
         tell("goes on from hand-off %d: epoch %d, step %d" % (found.number, self.epoch, session.step))
 
     def leave(self, sentence: str) -> NoReturn:
