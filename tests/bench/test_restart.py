@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,14 @@ SCRIPTS = {
 }
 
 
+def end_of(pid: int) -> float:
+    """When the process ends: nothing of the next one's script begins before that."""
+    handle = os.pidfd_open(pid)
+    select.select([handle], [], [])
+    os.close(handle)
+    return time.time()
+
+
 def times(text: str, word: str) -> list[float]:
     return [float(found) for found in re.findall(rf"^{word} (\S+)$", text, re.MULTILINE)]
 
@@ -65,8 +75,9 @@ def test_restart(name: str, state_dir: Path, capsys: pytest.CaptureFixture[str])
     cold.kill()
     cold.wait()
     cold_line, cold_step = (float(line.split()[1]) - began for line in lines)
-    with detached(command_of(script), state_dir, env={"PYTHONPATH": str(REPO)}) as data:
+    with ThreadPoolExecutor(1) as pool, detached(command_of(script), state_dir, env={"PYTHONPATH": str(REPO)}) as data:
         wait_until(lambda: (status(state_dir)["step"] or 0) > 50, "steps", 250)
+        gone = pool.submit(end_of, json.loads((data / "pids.json").read_text())["training"])
         asked = time.time()
         assert ask(state_dir, "restart", "--env", "MINE=7").returncode == 0
         log = data / "output.log"
@@ -75,11 +86,13 @@ def test_restart(name: str, state_dir: Path, capsys: pytest.CaptureFixture[str])
         ready = json.loads((data / "life-2" / "ready.json").read_text())
         readied = os.stat(data / "life-2" / "ready.json").st_mtime
         line, step = times(log.read_text(), "LINE")[1], times(log.read_text(), "STEP")[1]
+        ends = gone.result() - go["at_s"]
     own = (ready["private_dirty_kb"] + ready["private_clean_kb"]) / 1024
     with capsys.disabled():
         print(
             f"\n{name}: cold start {cold_line:.2f} s to the first line, {cold_step:.2f} s to the first step; "
-            f"hot: handed over, then {line - go['at_s']:.2f} s and {step - go['at_s']:.2f} s "
+            f"hot: handed over, then {line - go['at_s']:.2f} s and {step - go['at_s']:.2f} s, "
+            f"{ends:.2f} s of them the end of the old process "
             f"(asked {go['at_s'] - asked:.2f} s before; ready after {readied - asked:.2f} s, while it trained on); "
             f"the waiting process holds {own:.0f} MB of its own, {ready['pss_kb'] / 1024:.0f} MB of all it shares"
         )
