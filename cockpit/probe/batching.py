@@ -21,6 +21,7 @@ from .kernels.setters import compiles
 from .passes import batches_of
 from .recorder import Recorder
 from .registry import Registry
+from .row import Row
 from .schedules import Schedules
 from .streams import OTHER, TRAIN, LoaderRecord, Stream
 
@@ -147,17 +148,14 @@ class Batching:
         over = start in (SCRIPT, record.batch.in_force) or BATCH in record.asked
         return None if over else start
 
-    def row(self, record: LoaderRecord, off: str | None) -> dict[str, Any]:
-        """The fields of ``model.events.KnobReport``."""
+    def row(self, record: LoaderRecord, off: str | None) -> Row:
+        """What is told of its batch size."""
         batch, facts, waiting = record.batch, self.facts(record), self.waiting(record)
         refusal = batch.refusal(facts)
         size = batch.script if waiting == SCRIPT else waiting
         note = batch.note(size, facts) if refusal.can else None
-        return {
-            "name": BATCH, "script": batch.script, "in_force": batch.in_force, "can": refusal.can and off is None,
-            "can_now": False, "reason": off or record.reasons.get(BATCH) or refusal.reason, "note": note,
-            "asked": size,
-        }  # fmt: skip
+        reason = off or record.reasons.get(BATCH) or refusal.reason
+        return Row(BATCH, batch.script, batch.in_force, refusal.can and off is None, False, reason, note, size)
 
     def values(self, group: Group, record: LoaderRecord) -> dict[str, Any]:
         """What is in force at a loader's place, by knob."""

@@ -15,6 +15,7 @@ from ..model.knobs import LOADER_KNOBS, SCRIPT, Value
 from ..model.names import SCHEMA
 from .job import Job, accelerator
 from .recorder import Mark, Recorder, sums_of
+from .row import Row
 from .streams import TRAIN, LoaderRecord
 
 BLOCK_STEPS = 10
@@ -163,13 +164,13 @@ def hello_message(torch_version: str, job: Job, trains: bool) -> dict[str, Any]:
 
 Foreseen = tuple[Mapping[str, Value], Optional[str]]
 Foresight = Callable[[LoaderRecord], Foreseen]
-BatchRow = Callable[[LoaderRecord, Optional[str]], dict[str, Any]]
+BatchRow = Callable[[LoaderRecord, Optional[str]], Row]
 
 
 def loader_message(
     records: Iterable[LoaderRecord],
     off: str | None,
-    rows: Iterable[Any] = (),
+    rows: Iterable[Row] = (),
     batch_row: BatchRow | None = None,
     foresee: Foresight = lambda record: ({}, None),
 ) -> dict[str, Any]:
@@ -190,14 +191,14 @@ def _loader(record: LoaderRecord, off: str | None, batch_row: BatchRow | None, f
     return {
         "id": record.id, "role": record.role, "kind": record.kind, "epochs": record.epochs,
         "steps_per_epoch": None if record.unfed else record.steps_per_epoch, "batch_size": record.batch_size,
-        "knobs": knobs, "workers": list(record.workers), "capacity": record.capacity,
+        "knobs": [row._asdict() for row in knobs], "workers": list(record.workers), "capacity": record.capacity,
         "read_ahead": record.read_ahead, "unfed": record.unfed is not None,
         "boundaries": record.iterators > 1 and record.unfed is None,
         "samples_by_epoch": list(record.samples_by_epoch), "epoch_start_ms": record.epoch_start_ms,
     }  # fmt: skip
 
 
-def _knob(record: LoaderRecord, name: str, off: str | None, foreseen: Foreseen) -> dict[str, Any]:
+def _knob(record: LoaderRecord, name: str, off: str | None, foreseen: Foreseen) -> Row:
     refusal = record.refusals.get(name)
     can, can_now, reason, note = refusal or (True, record.kind == "map", None, None)
     waiting, words = foreseen
@@ -205,12 +206,8 @@ def _knob(record: LoaderRecord, name: str, off: str | None, foreseen: Foreseen) 
         note = words if note is None else "%s; %s" % (words, note)
     script = getattr(record.script, name, None)
     asked = script if waiting.get(name) == SCRIPT else waiting.get(name)
-    return {
-        "name": name, "script": script,
-        "in_force": getattr(record.in_force, name, None), "can": can and off is None,
-        "can_now": can_now and off is None, "reason": off or record.reasons.get(name) or reason, "note": note,
-        "asked": asked,
-    }  # fmt: skip
+    here, told = off is None, off or record.reasons.get(name) or reason
+    return Row(name, script, getattr(record.in_force, name, None), can and here, can_now and here, told, note, asked)
 
 
 def trains(records: Iterable[LoaderRecord]) -> bool:

@@ -13,7 +13,8 @@ from support.events import BEGAN_S, Story, beginning
 
 from cockpit.history.fold import fold_all
 from cockpit.history.state import State
-from cockpit.model.events import EVENTS, ChangeAsked, Event, OutputSeen, Sampled
+from cockpit.model.events import EVENTS, ChangeAsked, Event, KnobReport, OutputSeen, Sampled
+from cockpit.probe.row import Row
 from cockpit.wire.codec import event_from_plain, event_to_plain, from_plain, to_plain
 
 finite = some.floats(allow_nan=False, allow_infinity=False)
@@ -33,6 +34,15 @@ def plainly(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(plainly, value))
     return dict(value) if hasattr(value, "keys") else value
+
+
+def test_what_the_probe_tells_of_a_knob_is_what_the_model_knows_of_one() -> None:
+    """Two classes, since what trains does not import all events: field by field the same, and the same defaults."""
+    known = {field.name: field.default for field in dataclasses.fields(KnobReport)}
+    assert list(Row._fields) == list(known)
+    assert Row._field_defaults == {name: value for name, value in known.items() if value is not dataclasses.MISSING}
+    told = Row("threads", 4, 2, can_now=False, reason="why", note="note", asked=8)
+    assert dataclasses.asdict(from_plain(KnobReport, through_json(told._asdict()))) == told._asdict()
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=[kind.__name__ for kind in EVENTS])

@@ -7,11 +7,12 @@ steps, ``reports`` there too. It must never say that something is in force which
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ...model.knobs import SCRIPT, Value
 from ...model.ranks import NOT_YET
 from ..groups import Refused
+from ..row import Row
 from . import autocast as casts
 from . import compiling, emulated
 from .root import RANDOM, RootKernels
@@ -27,18 +28,6 @@ FITS = 0.9
 BYPASSED = "this region is compiled by the script: nothing outside reaches what runs in it"
 IN_TRAINING = "where gradients are off (evaluation) it stays as the script has it"
 OWN_COMPILE = "compiled by the script itself"
-
-
-class Row(NamedTuple):
-    """One knob as found: the fields of ``model.events.KnobReport``."""
-
-    name: str
-    script: Value | None
-    in_force: Value | None
-    can: bool = True
-    can_now: bool = True
-    reason: str | None = None
-    note: str | None = None
 
 
 class Kernels:

@@ -15,7 +15,8 @@ from typing import Any, Callable
 from ...model.knobs import SCRIPT
 from ..groups import Refused
 from ..recorder import Recorder
-from .control import Kernels, Row
+from ..row import Row
+from .control import Kernels
 from .setting import RolledBack
 from .trials import Trials
 
