@@ -19,6 +19,7 @@ from cockpit.model.events import (
     ProcessStarted,
     TrainingEnded,
 )
+from cockpit.probe import handles
 from cockpit.sensors.gpu.reader import GpuReader
 from cockpit.sensors.machine import MachineReader
 
@@ -146,7 +147,7 @@ class Engine:
         """Wake as soon as the keeper ends, instead of at the next half second."""
         if self._pids is None:
             return
-        handle = processes.open_handle(self._pids.keeper)
+        handle = handles.open_handle(self._pids.keeper)
         if handle is None:
             return
         loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cockpit.model.names import ENV_RUN
-from cockpit.probe import lives
+from cockpit.probe import handles, lives
 from cockpit.sensors.procfs import has_mark, has_title, list_pids, read_stat, read_text
 from cockpit.sensors.tree import WORKER_NAME
 
@@ -176,30 +176,13 @@ def send(run: RunDir, pid: int, number: signal.Signals, started_ticks: int | Non
     It must bear the mark, or have been started at ``started_ticks`` (a training that sets its own title, as many do,
     overwrites the environment that /proc shows), or hang on the run's keeper with such a title.
     """
-    handle = open_handle(pid)
-    try:
+
+    def is_it() -> bool:
         stat = read_stat(PROC, pid)
         is_known = started_ticks is not None and stat is not None and stat.started_ticks == started_ticks
-        if not is_known and not _belongs(run, all_pids(run), pid):
-            return False
-        if handle is None:
-            os.kill(pid, number)
-        else:
-            signal.pidfd_send_signal(handle, number)
-    except OSError:
-        return False
-    finally:
-        if handle is not None:
-            os.close(handle)
-    return True
+        return is_known or _belongs(run, all_pids(run), pid)
 
-
-def open_handle(pid: int) -> int | None:
-    """A descriptor that means this process and no later one, readable once it has ended; None where there is none."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
+    return handles.send(pid, number, is_it)
 
 
 def name_of(pid: int) -> str:

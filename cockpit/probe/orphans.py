@@ -14,10 +14,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from time import monotonic, sleep, time_ns
 from typing import Any
 
 from ..model.names import ENV_WORKER
+from .handles import send
 
 SOFT_S = 5.0
 """Between TERM and KILL."""
@@ -58,7 +60,7 @@ def end(source: Any) -> None:
     """The workers of ``source`` are gone: what they have left is told to end."""
     found: dict[int, int] = source.__dict__.pop("_cockpit_started", {})
     for pid, begun in found.items():
-        if _send(pid, begun, signal.SIGTERM):
+        if send(pid, signal.SIGTERM, partial(lives, pid, begun)):
             _told[pid, begun] = 0.0
     until_s = monotonic() + AT_EXIT_S
     while _told and sys.is_finalizing():
@@ -72,7 +74,7 @@ def beat(beat_s: float) -> None:
         over = told_s + beat_s >= SOFT_S
         if over or not lives(pid, begun):
             _told.pop((pid, begun), None)
-            _send(pid, begun, signal.SIGKILL)
+            send(pid, signal.SIGKILL, partial(lives, pid, begun))
         else:
             _told[pid, begun] = told_s + beat_s
 
@@ -118,27 +120,6 @@ def lives(pid: int, begun: int | None = None) -> bool:
     """Whether it still runs, and is that very one where its start is known; what waits to be reaped does not."""
     fields = _fields(pid)
     return bool(fields) and begun in (None, int(fields[19])) and fields[0] not in "ZX"
-
-
-def _send(pid: int, begun: int, number: signal.Signals) -> bool:
-    """Whether it was still there to be told. Where the system has handles, no later process can be meant."""
-    try:
-        handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-    except OSError:
-        handle = None
-    try:
-        if not lives(pid, begun):
-            return False
-        if handle is None:
-            os.kill(pid, number)
-        else:
-            signal.pidfd_send_signal(handle, number)
-    except OSError:
-        return False
-    finally:
-        if handle is not None:
-            os.close(handle)
-    return True
 
 
 def _read(pid: int, name: str) -> bytes:

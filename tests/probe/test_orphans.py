@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from cockpit.model.names import ENV_WORKER
 from cockpit.probe import orphans
+from cockpit.probe.handles import send
 
 NESTED = "import subprocess, sys, time; subprocess.Popen(['sleep', '300']); time.sleep(300)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"
@@ -238,7 +239,7 @@ def test_who_serves_other_processes_ends_by_itself(folder: Path, servant: str) -
 def test_a_later_process_with_the_same_pid_is_never_meant() -> None:
     other = subprocess.Popen(SLEEP)
     begun = int(orphans._fields(other.pid)[19])
-    assert not orphans._send(other.pid, begun - 1, signal.SIGKILL)
+    assert not send(other.pid, signal.SIGKILL, lambda: orphans.lives(other.pid, begun - 1))
     assert other.poll() is None
-    assert orphans._send(other.pid, begun, signal.SIGKILL)
+    assert send(other.pid, signal.SIGKILL, lambda: orphans.lives(other.pid, begun))
     assert other.wait(10) == -signal.SIGKILL
