@@ -100,7 +100,8 @@ class Crashes:
         base, why = self._base(state)
         crash = self._crash(state, status, cause, base, why)
         if base is None or not (owed or self._facts.get("on_crash") == BY_ITSELF):
-            self._record.happen(crash)
+            reason = self.still() if crash.offered else None
+            self._record.happen(crash if reason is None else _not_by_itself(crash, reason, offered=False))
             return False
         hindrance = LOST if self._beginnings.environ is None else None
         then = good_settings(state, suspects(state))
@@ -180,15 +181,15 @@ class Crashes:
         if (reason := self.still()) is None:
             self.follow(change, base, settings)
         elif time.monotonic() >= self._due_s + PATIENCE_S:
-            self.call_off(reason)
+            self.call_off(reason, offered=False)
 
-    def call_off(self, reason: str) -> bool:
+    def call_off(self, reason: str, offered: bool = True) -> bool:
         """Nothing is tried any more: the run ends as its last process did. False where nothing was waiting."""
         crash = self._record.state.crash
         if self._next is None or crash is None:
             return False
         self._forget(crash, reason)
-        self._record.happen(_not_by_itself(crash, reason))
+        self._record.happen(_not_by_itself(crash, reason, offered))
         self._given_up = True
         return True
 
@@ -285,5 +286,6 @@ def _written_s(path: Path, otherwise_s: float) -> float:
         return otherwise_s
 
 
-def _not_by_itself(crash: Crashed, reason: str | None) -> Crashed:
-    return dataclasses.replace(crash, next_s=None, number=0, change=None, reason=reason, back=())
+def _not_by_itself(crash: Crashed, reason: str | None, offered: bool = True) -> Crashed:
+    offered = offered and crash.offered
+    return dataclasses.replace(crash, next_s=None, number=0, change=None, reason=reason, back=(), offered=offered)

@@ -41,6 +41,7 @@ def main(folder: str) -> None:
     output = plan.get("output") or os.path.join(folder, "output.log")
     status, failed = see_through(folder, plan, plan.get("log") or output, {})
     if plan.get("back") and goes_back(folder, status) and wait_until_gone(folder, **plan["old"]):
+        end_what_is_left()
         status, failed = see_through(folder, plan["back"], output, {"back": failed.strip() or status})
     finish(folder, failed or "%d\n" % status)
 
@@ -120,6 +121,21 @@ def end(pid: int) -> None:
         return  # just then it has
 
 
+def end_what_is_left() -> None:
+    """What the new process has left behind ends before another begins: a shell's training may outlive it."""
+    try:
+        beside("left_behind.py")["end_children"]()
+    except (ImportError, OSError):
+        return  # gone since, with all of ours
+
+
+def beside(name: str) -> dict[str, Any]:
+    """What a file in our own folder defines."""
+    import runpy
+
+    return runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+
+
 def become_subreaper() -> None:
     """Orphans of the training become our children, so that they are reaped and stay findable."""
     try:
@@ -135,10 +151,7 @@ def blank_terminal(window: Any) -> Any:
     if window is None:
         return None
     try:
-        import runpy
-
-        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "blank.py")
-        blank = runpy.run_path(file)["blank_terminal"](*window)
+        blank = beside("blank.py")["blank_terminal"](*window)
     except (ImportError, OSError):
         return None
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # taken by wait_for

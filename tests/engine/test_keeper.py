@@ -55,7 +55,26 @@ def status(folder: Path) -> list[str]:
 def test_standard_library_alone_and_short() -> None:
     text = KEEPER.read_text()
     assert "cockpit" not in text.partition('"""')[2].partition('"""')[2]
-    assert len(text.splitlines()) < 220
+    assert len(text.splitlines()) < 235
+
+
+@pytest.mark.parametrize(
+    "leaves", ["sleep 600 &", pytest.param('(trap "" TERM; while :; do sleep 0.2; done) &', marks=pytest.mark.long)]
+)
+def test_what_a_failed_process_leaves_behind_has_ended_before_the_one_of_before_runs(
+    tmp_path: Path, leaves: str
+) -> None:
+    """As a shell that is killed leaves its training."""
+    (tmp_path / "go").write_text('{"handoff": "whole"}')
+    plan = {
+        "argv": ["/bin/sh", "-c", f"{leaves} echo $! > pid; exit 3"],
+        "back": {"argv": ["/bin/sh", "-c", 'kill -0 "$(cat pid)" && echo beside || echo alone'], "cwd": str(tmp_path)},
+        "old": {"pid": 0, "started_ticks": None},
+    }
+    whole = {**plan, "back": {**plan["back"], "env": dict(os.environ)}, "env": dict(os.environ), "cwd": str(tmp_path)}
+    command = [sys.executable, "-I", "-S", str(KEEPER), str(tmp_path)]
+    subprocess.run(command, input=json.dumps(whole).encode(), timeout=60, start_new_session=True, check=True)
+    assert status(tmp_path) == ["0"] and (tmp_path / "output.log").read_text().splitlines()[-1] == "alone"
 
 
 def test_begins_clean(keep, tmp_path: Path) -> None:

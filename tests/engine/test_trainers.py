@@ -17,6 +17,7 @@ from engine_runs import REPO, Started, scripted, wait_for
 from cockpit.engine import processes, trainers
 from cockpit.engine.rundir import RunDir, new_rundir, safe_sockets
 from cockpit.engine.start import answers, ensure_engine
+from cockpit.history.report import text_of
 from cockpit.model.names import ENV_LIFE, ENV_RUN
 from cockpit.probe import lives
 
@@ -117,9 +118,13 @@ def begun(run: Started) -> int:
 
 def test_a_person_is_told_who_trains_by_an_engine_that_has_heard_nobody(start) -> None:
     run, inner = goes_on_alone(start)
-    assert run.ended().exit_status == 137
+    state = run.ended()
+    told = "\n".join(text_of(state, state.at_s))
+    assert state.exit_status == 137 and f"process {inner} " in told and "cockpit restart" not in told, told
     wait_for(lambda: not answers(run.run), "its engine leaves")
     ensure_engine(run.run, to_show=True)
+    watching = run.client()  # so that it stays
+    watching.say(m="watch")
     answer = run.ask("restart", env={}, environ=dict(os.environ))
     assert not answer["ok"] and f"process {inner} " in answer["error"] and f"kill {inner}" in answer["error"], answer
     assert run.ask("restart", env={}, only_look=True)["result"]["reason"] == answer["error"]
@@ -130,6 +135,7 @@ def test_a_person_is_told_who_trains_by_an_engine_that_has_heard_nobody(start) -
     assert run.ask("restart", env={}, environ=environ)["ok"]
     wait_for(lambda: begun(run) == 2, "then it goes on")
     assert run.ask("stop", force=True)["ok"]
+    watching.close()
 
 
 @pytest.mark.long
