@@ -15,7 +15,7 @@ from cockpit.history.state import State
 from cockpit.model.counts import counted
 from cockpit.model.names import HANDOFF_FOLDER
 from cockpit.probe import lives
-from cockpit.probe.handoff.folder import Refused, is_whole, manifest_of, numbers
+from cockpit.probe.handoff.folder import DAMAGED, Refused, is_whole, manifest_of, numbers
 
 from . import processes
 from .checkpoints import Search, resume_words, search_of
@@ -68,9 +68,18 @@ class Bases:
             return None, f"{state.script} ended before its first step: nothing is there to go on from, start it again"
         if session is None or not session.names:
             return None, cost(state)
+        if self._are_any():
+            return None, f"its hand-offs in {self._run.data / HANDOFF_FOLDER} are damaged"
         if session.every and _epochs_ended(state) < session.every:
             return Base("the start, since none was due before", "start", epochs_left=session.epochs, step=0), None
         return None, _why_none(state.handoff_failed or session.reason, session.every)
+
+    def _are_any(self) -> bool:
+        """Whether hand-offs lie there, of whatever worth."""
+        try:
+            return bool(numbers(str(self._run.data / HANDOFF_FOLDER)))
+        except OSError:
+            return False
 
     def handoff(self) -> Base | None:
         """The newest whole one, as far as can be told without reading its tensors."""
@@ -83,7 +92,7 @@ class Bases:
             path = os.path.join(folder, str(number))
             try:
                 manifest = manifest_of(path)
-                if is_whole(path, manifest):
+                if is_whole(path, manifest) and not lives.has(path, DAMAGED):
                     return _of_handoff(number, path, manifest)
             except (Refused, OSError, ValueError, KeyError):
                 continue

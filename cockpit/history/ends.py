@@ -13,9 +13,10 @@ from dataclasses import replace
 from cockpit.analysis.compare import NOT_COMPARABLE
 from cockpit.model.counts import counted
 from cockpit.model.knobs import BY_NAME
+from cockpit.model.names import NOT_RESTORED
 
 from .state import Entry, State
-from .trials import PENDING, with_entry
+from .trials import PENDING, is_restart, with_entry
 
 IN_THE_MIDDLE = "the training ended as it came into force, before it was seen there"
 NOT_MEASURED = "the training ended before it was measured"
@@ -58,6 +59,8 @@ def _words(state: State, entry: Entry) -> str | None:
     if not state.exit_status or state.stopping_until_s is not None:
         return None
     ended = f"the training ended with status {state.exit_status}{_signal_of(state.exit_status)}"
+    if is_restart(entry) and entry.state == "applying":
+        return f"{ended} before a step of the new process was seen{_why_not_restored(state, entry)}"
     if state.step is None or entry.at_step is None:
         return f"{ended} after this came into force"
     steps = max(0, state.step - entry.at_step)
@@ -65,6 +68,14 @@ def _words(state: State, entry: Entry) -> str | None:
     if state.leaving_s is None:  # killed: the newest count that was heard is some tenths of a second old
         return f"{ended}, {made} or a few more after this came into force"
     return f"{ended}, {made} after this came into force" if steps else f"{ended} in the first step under this"
+
+
+def _why_not_restored(state: State, entry: Entry) -> str:
+    """What the process itself has said, which would not begin anew."""
+    told = state.session
+    if state.exit_status != NOT_RESTORED or told is None or told.reason is None or told.at_s < entry.state_s:
+        return ""
+    return f": {told.reason}"
 
 
 def _signal_of(status: int) -> str:

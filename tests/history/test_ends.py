@@ -14,8 +14,9 @@ from cockpit.history.report import text_of, trial_line
 from cockpit.history.state import Entry, State
 from cockpit.history.status import ledger_line
 from cockpit.history.trials import entry_of
-from cockpit.model.events import Stopping, TrainingEnded
-from cockpit.model.knobs import Value
+from cockpit.model.crash import SessionSeen
+from cockpit.model.events import ChangeMoved, Stopping, TrainingEnded
+from cockpit.model.knobs import ANEW, RESTART, Value
 
 KINDS: dict[str, dict[str, Value]] = {
     "loader": {"num_workers": 4},
@@ -98,3 +99,22 @@ def test_what_was_to_be_known_of_it_stays_beside_it() -> None:
     state = replace(state, ledger=tuple(replace(entry, reason="measured together with x") for entry in state.ledger))
     reason = found(fold_all([TrainingEnded(story.at_s, 1)], state)).reason
     assert reason == "the training ended with status 1, 2 steps after this came into force; measured together with x"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (1, None, "the training ended with status 1 before a step of the new process was seen"),
+        (137, None, "the training ended with status 137 (SIGKILL) before a step of the new process was seen"),
+        (75, "no hand-off can be used", "before a step of the new process was seen: no hand-off can be used"),
+        (1, "no hand-off can be used", "the training ended with status 1 before a step of the new process was seen"),
+    ],
+)
+def test_steps_of_the_process_before_are_none_of_the_new_ones(status: int, reason: str | None, words: str) -> None:
+    """What had been counted is past the hand-off that the new process was to go on from."""
+    story = Story()
+    state = fold_all([*beginning(), *story.blocks([100.0] * 9)])
+    state = fold_all([story.asked("c1", {RESTART: ANEW}), ChangeMoved(story.at_s, "c1", "applying", step=3)], state)
+    state = fold_all([SessionSeen(story.at_s, ("model",), reason=reason), TrainingEnded(story.at_s, status)], state)
+    entry = found(state)
+    assert entry.state == "ended" and (entry.reason or "").endswith(words), entry.reason

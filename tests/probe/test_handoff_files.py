@@ -15,7 +15,7 @@ from fake_engine import ROOT
 
 from cockpit.probe.handoff import folder as files
 from cockpit.probe.handoff.contents import contents_of
-from cockpit.probe.handoff.folder import Owner, Refused, newest, numbers, write
+from cockpit.probe.handoff.folder import DAMAGED, Owner, Refused, newest, numbers, write
 
 OWNER = Owner("run", "/train.py", ("model", "optimizer"))
 
@@ -131,6 +131,22 @@ def test_a_foreign_one_is_passed_over_with_its_reason(tmp_path, owner, words):
     put(tmp_path, 1.0)
     value, (sentence,) = found(tmp_path, owner)
     assert value is None and words in sentence
+    assert found(tmp_path) == (1.0, []) and not (tmp_path / "1" / DAMAGED).exists(), "whose it is may use it"
+
+
+def test_who_finds_that_one_is_damaged_leaves_word_of_it(tmp_path):
+    """What a process would go on from is promised without reading all of it: not twice where that came to nothing."""
+    put(tmp_path, 1.0)
+    put(tmp_path, 2.0)
+    path = tmp_path / "2" / "state.pt"
+    intact = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        raw = max((archive.read(name) for name in archive.namelist() if "/data/" in name), key=len)
+    flip(path, intact.index(raw) + len(raw) // 2)
+    assert found(tmp_path)[0] == 1.0
+    assert (tmp_path / "2" / DAMAGED).exists() and not (tmp_path / "1" / DAMAGED).exists()
+    path.write_bytes(intact)
+    assert found(tmp_path)[0] == 2.0, "it is looked at again all the same"
 
 
 def test_every_single_byte_counts_or_changes_nothing(tmp_path):

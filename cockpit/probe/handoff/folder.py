@@ -20,11 +20,13 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
+from .. import lives
 from ..guard import attempt
 from .contents import Contents, contents_of
 
 SCHEMA = 1
-STATE, MANIFEST = "state.pt", "manifest.json"
+STATE, MANIFEST, DAMAGED = "state.pt", "manifest.json", "damaged"
+"""The last is an empty file: a process that was to go on from there has found that it cannot."""
 NEW, GONE = ".new", ".gone"
 """After the number of one that is being written, and of one that is being removed."""
 KEPT = 2
@@ -35,6 +37,10 @@ MARGIN = 16 << 20
 
 class Refused(Exception):
     """Why a hand-off cannot be written, or why one is not read: a sentence without its end."""
+
+
+class Damaged(Refused):
+    """What was written is not there any more."""
 
 
 class Owner(NamedTuple):
@@ -215,6 +221,8 @@ def newest(torch: Any, folder: str, owner: Owner) -> tuple[Found | None, list[st
         if found is not None:
             return found, passed
         reason = str(error) if isinstance(error, Refused) else "it is damaged: %s" % first_line(error)
+        if isinstance(error, Damaged):
+            lives.mark(os.path.join(folder, str(number)), DAMAGED)
         let_go(error)
         passed.append("hand-off %d was not used: %s" % (number, reason))
     return None, passed
@@ -236,10 +244,10 @@ def read(torch: Any, path: str, owner: Owner) -> Found:
             % (", ".join(things or ()) or "nothing", ", ".join(owner.things))
         )
     if not is_whole(path, manifest):
-        raise Refused("it is damaged: %s is not what was written" % STATE)
+        raise Damaged("it is damaged: %s is not what was written" % STATE)
     state = _load(torch, os.path.join(path, STATE))
     if contents_of(torch, state).tensors != manifest["tensors"]:
-        raise Refused("it is damaged: its tensors are not what was written")
+        raise Damaged("it is damaged: its tensors are not what was written")
     return Found(int(os.path.basename(path)), path, manifest, state)
 
 

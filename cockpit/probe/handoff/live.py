@@ -158,7 +158,7 @@ class Handoff:
         for sentence in self.passed:
             tell(sentence)
         if found is None and (numbers(self.folder) or was_handed_over(self._life_folder)):
-            self.leave("no hand-off in %s can be used" % self.folder)
+            self.leave("no hand-off in %s can be used" % self.folder, *self.passed)
         if found is None:
             tell("this run has no hand-off yet, so the training begins at epoch 0")
             return
@@ -172,10 +172,10 @@ class Handoff:
         session.step = self._restored_step = found.manifest["step"]
         tell("goes on from hand-off %d: epoch %d, step %d" % (found.number, self.epoch, session.step))
 
-    def leave(self, sentence: str) -> NoReturn:
-        """The training cannot go on as it should, and must not do anything else."""
+    def leave(self, sentence: str, *more: str) -> NoReturn:
+        """The training cannot go on as it should, and must not do anything else. ``more`` was told already."""
         tell(sentence + "; the training ends here rather than begin anew")
-        self.reason = sentence
+        self.reason = "; ".join((sentence, *more))
         self._say(self.message())
         raise SystemExit(NOT_RESTORED)
 
