@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import resource
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
@@ -17,8 +16,10 @@ from ..model.counts import counted
 from ..model.knobs import LOADER_KNOBS, Value
 from .asks import Ask, Asks
 from .groups import Group, Refused, couple
+from .standard import standard
 from .streams import TRAIN, LoaderRecord
 
+resource = standard("resource")
 FDS_PER_WORKER = 4
 """Descriptors that the training holds for each worker: two ends of its queue, its sentinel, one more at the start."""
 FDS_KEPT_FREE = 32
@@ -228,7 +229,7 @@ def _shm_free() -> int | None:
 
 
 def _fds_left() -> int | None:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return None
     try:

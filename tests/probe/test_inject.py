@@ -215,6 +215,17 @@ def test_importing_the_probe_brings_nothing_heavy_along():
     assert (out, err) == ("[]\n", "")
 
 
+def test_a_module_that_lies_beside_the_script_is_the_scripts(tmp_path):
+    """Whatever it is called: the probe neither runs it nor puts Python's own in its place."""
+    name = "resource"  # all that the probe takes from Python and torch does not: the whole list is in test_taking_over
+    (tmp_path / f"{name}.py").write_text("print('of the script')")
+    ours, theirs = "import cockpit.probe.install; print('ours')", f"import {name}; print({name}.__file__)"
+    for first, second, said in ((ours, theirs, ["ours", "of the script"]), (theirs, ours, ["of the script", "ours"])):
+        out, err, _ = run(f"{first}\n{second}", {**bare_env(), "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
+        assert ([line for line in out.splitlines() if "/" not in line], err) == (said, "")
+        assert str(tmp_path / f"{name}.py") in out.splitlines()
+
+
 def test_the_real_torch_gets_the_probe_under_its_private_name_only(tmp_path):
     path = script(tmp_path, """
         import sys
