@@ -135,7 +135,7 @@ class Batching:
 
     def wanted(self, record: LoaderRecord) -> Value:
         """The size that this loader should have; what is set from the start for all is meant for those that train."""
-        start = record.start_set if record.role == TRAIN else {}
+        start = record.start_set if record.role == TRAIN or record.handed is not None else {}
         return {**start, **record.named_set, **record.asked}.get(BATCH, SCRIPT)
 
     def waiting(self, record: LoaderRecord) -> Value | None:
@@ -210,6 +210,8 @@ class Batching:
                 record.batch_size = batch.in_force
             return
         asks = tuple(ask for ask in landing if BATCH in ask.knobs)
+        if record.handed == value and record.accepted is None:
+            record.accepted = value
         from_start = not asks and record.accepted is None
         try:
             size = self._size(record, value, again=not from_start)

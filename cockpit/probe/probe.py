@@ -107,7 +107,7 @@ class Probe:
         self.ticks = Ticks(self.recorder)
         self.handoff = Handoff(
             torch, self.recorder, self.registry, self.hooks, self.guard, self._job.size, self.asks.said.append, environ,
-            lambda: [name for name, setter in self.kernels.setters.items() if setter.script is not None],
+            self.kernels, self._go_on,
         )  # fmt: skip
         self.identity = Identity()
         self.link = self._new_link()
@@ -232,6 +232,11 @@ class Probe:
             self._said_trains = False  # so that hello is said once more, with them
         if not self.is_worker():
             self.guard.run("link", self.pulse.start)
+
+    def _go_on(self, roots: list[Any]) -> None:
+        """The loop of another process goes on here, with the settings that were in force there."""
+        self.guard.run("forward", self.roots.occupy, roots)
+        self.landing.go_on()
 
     def _search_roots(self) -> None:
         """Training begins, perhaps in another thread than before: look for its roots until the next step ends."""

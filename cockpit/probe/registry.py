@@ -54,6 +54,8 @@ class Registry:
         self.records: dict[str, LoaderRecord] = {}
         self.counted: dict[str, tuple[int, int]] = {}
         """``epochs_before`` and ``epochs`` of loaders that an earlier process of this run has known, by name."""
+        self.handed: dict[str, int] = {}
+        """The batch sizes that it has kept there, beside the script's own."""
         self._made: dict[int, _Made] = {}
         self._inside = False
         self._at_place: dict[str, int] = {}
@@ -121,6 +123,7 @@ class Registry:
         if record is None:
             record = self.records[name] = LoaderRecord(name)
             record.epochs_before, record.epochs = self.counted.pop(name, (0, 0))
+            record.handed = self.handed.pop(name, None)
         fresh, entry.met = not entry.met or record.loader is not entry.ref, True
         record.loader, record.asked_length = entry.ref, record.asked_length or entry.asked
         asking, entry.asking, entry.times = entry.asking, set(), 0

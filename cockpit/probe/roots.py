@@ -120,6 +120,12 @@ class Roots:
         for module in roots:
             self._occupy(module)
 
+    def occupy(self, modules: list[Any]) -> None:
+        """Those that were roots in the process before, where its loop goes on: before anything of them is called."""
+        for module in modules:
+            if not self._may_stand_in_a_graph(module):
+                self._occupy(module)
+
     def look_again(self, steps: int, lost: bool = False) -> None:
         """Search through the step to come, where so many have ended: at ever longer distances, for what joins later.
 

@@ -130,6 +130,8 @@ class LoaderRecord:
         self.trial: Any = None
         self.accepted: Value | None = None
         """The batch size that was last brought into force here."""
+        self.handed: int | None = None
+        """The batch size that an earlier process of this run has kept here: the loop was seen to take it."""
         self.used_up: bool | None = None
         """Whether the last epoch that was trained on ended by exhausting the loader; None: there was none yet."""
         self.span = (0, 0)

@@ -74,3 +74,36 @@ def test_gradients_that_no_other_process_can_have_are_refused_before(forks, tmp_
     assert final(ran) == final(forks.run(MIDDLE, *flags))
     assert "waits for its optimizer and is part of a graph" in engine.wait("handoff", state="failed")["reason"]
     engine.close()
+
+
+SETTINGS = [
+    {"batch_size": 16},
+    {"batch_size": 4, "num_workers": 1},
+    {"autocast": "bf16"},
+    {"threads": 2, "matmul": "medium"},
+    {"compile": "default"},
+    {"batch_size": 12, "autocast": "bf16", "num_workers": 2},
+]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "flags"),
+    [
+        ({"batch_size": 16, "autocast": "bf16"}, ["accumulate"]),
+        *(pytest.param(each, flags, marks=pytest.mark.long) for each in SETTINGS for flags in ([], ["turns", "thaw"])),
+    ],
+)
+def test_settings_in_force_are_so_from_the_first_step(forks, tmp_path, knobs, flags):
+    """What a process waits for before it sets them (a whole epoch, a first step) the one before has shown."""
+    told = json.dumps({"handoff_every": 1, "set": knobs})
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "start.json").write_text(told)
+    whole = forks.run(MIDDLE, "--epochs", 5, *flags, run_dir=tmp_path / "whole")
+    assert whole.status == 0 and whole.own != forks.run(MIDDLE, "--epochs", 5, *flags).own, whole.text
+    run_dir, lives = tmp_path / "run", []
+    for number, epochs in enumerate((3, 4, 5), 1):
+        (folder := run_dir / f"life-{number}" if lives else run_dir).mkdir(parents=True)
+        (folder / "start.json").write_text(told)
+        lives.append(forks.run(MIDDLE, "--epochs", epochs, *flags, run_dir=run_dir, life=number if lives else None))
+        assert lives[-1].status == 0, lives[-1].text
+    check(whole, lives)

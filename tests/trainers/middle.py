@@ -109,9 +109,8 @@ def main():
     if "turns" in flags:
         every["two"] = 4
     loader = DataLoader(Numbers(48), batch_size=8, shuffle=True)
-    count = 0
     for epoch in run.epochs(args.epochs):
-        count = epoch * len(loader)
+        count = 6 * epoch
         if epoch == 1:
             change_in_the_middle(model)
         for step, (x, y) in enumerate(loader):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
@@ -47,10 +47,12 @@ class Handoff:
         world: Callable[[], int],
         say: Callable[[dict[str, Any]], None],
         environ: Mapping[str, str] = os.environ,
-        ours: Callable[[], Collection[str]] = tuple,
+        kernels: Any = None,
+        go_on: Callable[[list[Any]], None] = lambda roots: None,
     ) -> None:
         self._torch, self._recorder, self._registry = torch, recorder, registry
-        self._hooks, self._guard, self._world, self._say, self._ours = hooks, guard, world, say, ours
+        self._hooks, self._guard, self._world, self._say = hooks, guard, world, say
+        self._kernels, self._go_on = kernels, go_on
         self._run = environ.get(ENV_RUN, "")
         self.folder = os.path.join(self._run, HANDOFF_FOLDER)
         self._life_folder = life = environ.get(ENV_LIFE, "")
@@ -72,7 +74,7 @@ class Handoff:
         self.passed: list[str] = []
         """Hand-offs that were not used, each with its reason."""
         self.loaders = LoaderStates(self._torch, self._registry)
-        self._unsaid = Unsaid(self._torch, self._recorder, self._ours)
+        self._unsaid = Unsaid(self._torch, self._recorder, self._kernels)
         self._hooks.on_opening = None
         self._wishes = Wishes(self._say)
         self.pace.restart()
@@ -187,11 +189,13 @@ class Handoff:
         self._registry.epoch_begins()
         attempt(self._unsaid.note, session.things)  # without it there will be no hand-off, which says why
         if self._found is not None:
-            told, error = attempt(self._unsaid.put, session.things, self._found.state.get("unsaid", {}))
+            unsaid = self._found.state.get("unsaid", {})
+            told, error = attempt(self._unsaid.put, session.things, unsaid)
             if error is not None:
                 self.leave("what no state_dict says could not be restored: %s" % first_line(error))
             for sentence in told:
                 tell(sentence)
+            self._guard.run("kernels", self._go_on, self._unsaid.roots(session.things, unsaid))
             missed, error = attempt(put, self._torch, self._found.state, self._recorder, self._registry, self.loaders)
             if error is not None:
                 self.leave("random states could not be restored: %s" % first_line(error))

@@ -10,6 +10,7 @@ from typing import Any
 from ..guard import attempt
 from ..recorder import Recorder
 from ..registry import Registry
+from ..streams import LoaderRecord
 from . import randomness
 from .contents import Contents, contents_of
 from .folder import Refused, first_line
@@ -53,7 +54,16 @@ def counted(recorder: Recorder, registry: Registry) -> dict[str, Any]:
         "optimizer_steps": recorder.optimizer_steps,
         "epoch": max([recorder.epoch, *(before + own for before, own in loaders.values() if own)]),
         "loaders": loaders,
+        "batch_sizes": {each.id: size for each in records if (size := _kept_size(each)) is not None},
     }
+
+
+def _kept_size(record: LoaderRecord) -> int | None:
+    """The batch size in force beside the script's own, once a whole epoch has shown that the loop takes it."""
+    batch = record.batch
+    if batch is None or record.trial is not None or not record.used_up or batch.in_force == batch.script:
+        return None
+    return int(batch.in_force)
 
 
 def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates) -> list[str]:
@@ -63,7 +73,9 @@ def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registr
     recorder.epoch = counts["epoch"]
     recorder.latest_epoch = (max(0, counts["epoch"] - 1), None)
     registry.counted = {name: (before, own) for name, (before, own) in counts["loaders"].items()}
+    registry.handed = dict(counts.get("batch_sizes", {}))
     for record in registry.records.values():  # one that was iterated before the loop
         record.epochs_before, record.epochs = registry.counted.pop(record.id, (0, 0))
+        record.handed = registry.handed.pop(record.id, None)
     loaders.put(state["loaders"], bytes(state["random"]["torch"].tolist()))
     return randomness.put(torch, state["random"])

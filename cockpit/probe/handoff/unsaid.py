@@ -8,8 +8,8 @@ no tensor, draws nothing, and sets nothing that was not set before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Callable, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ..guard import attempt
 from ..recorder import Recorder
@@ -33,10 +33,10 @@ class Facts(NamedTuple):
 
 
 class Unsaid:
-    """Of one process. ``ours``: names of torch's settings that somebody has changed from outside."""
+    """Of one process. ``kernels``: the probe's, whose settings of torch are not the script's."""
 
-    def __init__(self, torch: Any, recorder: Recorder, ours: Callable[[], Collection[str]]) -> None:
-        self._torch, self._recorder, self._ours = torch, recorder, ours
+    def __init__(self, torch: Any, recorder: Recorder, kernels: Any) -> None:
+        self._torch, self._recorder, self._kernels = torch, recorder, kernels
         self._before: Facts | None = None
 
     def note(self, things: dict[str, Any]) -> None:
@@ -48,13 +48,15 @@ class Unsaid:
         before, now = self._before, self._facts(things)
         if before is None:
             raise Refused("what no state_dict says could not be read")
-        ours = self._ours()
+        ours = {name for name, setter in self._kernels.setters.items() if setter.script is not None}
         settings = {name: value for name, value in _changed(before.settings, now.settings) if name not in ours}
+        roots = {id(module) for module in self._kernels.modules()}
         return {
             "gradients": self._gradients(things),
             "frozen": dict(_changed(before.frozen, now.frozen)),
             "attributes": dict(_changed(before.attributes, now.attributes)),
             "settings": settings,
+            "roots": [path for path, module in self._modules(things) if id(module) in roots],
         }
 
     def put(self, things: dict[str, Any], state: dict[str, Any]) -> list[str]:
@@ -74,6 +76,11 @@ class Unsaid:
         for name, gradient in state.get("gradients", {}).items():
             _wait_again(self._torch, name, parameters.get(name), gradient)
         return told
+
+    def roots(self, things: dict[str, Any], state: dict[str, Any]) -> list[Any]:
+        """The modules whose forward the process before had in hand, as far as they are among ``things``."""
+        modules = dict(self._modules(things))
+        return [modules[path] for path in state.get("roots", ()) if path in modules]
 
     def _put_attributes(self, things: dict[str, Any], attributes: dict[str, Any]) -> list[str]:
         modules = dict(self._modules(things))

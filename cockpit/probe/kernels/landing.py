@@ -9,10 +9,10 @@ change settled before a whole step has run under it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from ...model.knobs import SCRIPT
+from ...model.knobs import SCRIPT, Value
 from ..groups import Refused
 from ..recorder import Recorder
 from ..row import Row
@@ -101,15 +101,26 @@ class Landing:
         self._tell_settled()
         start, self._asks.kernel_set = self._asks.kernel_set, {}  # from the start: now the modules are known
         back, self._back = self._back, {}
-        for name, value in (*start.items(), *back.items()):
-            try:
-                self.kernels.land({name: value})
-            except Refused as error:
-                self._reasons[name] = error.reason
+        self._put((*start.items(), *back.items()))
         now = [ask for ask in self._alone() if ask not in self._pending and self._is_due_now(ask)]
         pending, self._pending = self._pending, []
         self._land([ask for ask in pending if ask.state == "queued"] + now)
         self.look()
+
+    def go_on(self) -> None:
+        """Before the first step of a process that goes on from another: what was in force there is, if its modules are
+        known. In the training's thread."""
+        start, can_all = self._asks.kernel_set, bool(self.kernels.roots)
+        now = {name: value for name, value in start.items() if can_all or name in self.kernels.setters}
+        self._asks.kernel_set = {name: value for name, value in start.items() if name not in now}
+        self._put(now.items())
+
+    def _put(self, settings: Iterable[tuple[str, Value]]) -> None:
+        for name, value in settings:
+            try:
+                self.kernels.land({name: value})
+            except Refused as error:
+                self._reasons[name] = error.reason
 
     def _is_due_now(self, ask: Any) -> bool:
         recorder = self._recorder
