@@ -17,10 +17,14 @@ from . import preload
 from .next_environ import theirs, told
 from .restart_plan import Standing, wanted
 
+HASH_SEED = "PYTHONHASHSEED"
+"""Without it each process goes through a set of strings in an order of its own, which nothing can carry over."""
+
 
 def preview(state: State, standing: Standing, env: Mapping[str, str | None], inject: str) -> dict[str, Any]:
     """``reason``: why it cannot be had, None where it can. ``values``: by name what the present process was started
-    with, as far as that may be shown; ``set_early``: what the script sets by itself, whatever the environment says."""
+    with, as far as that may be shown; ``set_early``: what the script sets by itself, whatever the environment says;
+    ``other_hashes``: whether the new process goes through sets of strings in another order."""
     known, environ = state.environment or {}, standing.environ
     try:
         wanted(state, standing, env, inject)
@@ -32,4 +36,8 @@ def preview(state: State, standing: Standing, env: Mapping[str, str | None], inj
         {} if environ is None else {name: told(known, name, theirs(name, environ.get(name), inject)) for name in names}
     )
     handed = standing.session.get("names") if standing.session is not None else None
-    return {"reason": reason, "values": found, "set_early": list(standing.set_early), "names": list(handed or ())}
+    seed = (environ or {}).get(HASH_SEED)
+    return {
+        "reason": reason, "values": found, "set_early": list(standing.set_early), "names": list(handed or ()),
+        "other_hashes": environ is not None and (seed in (None, "", "random") or HASH_SEED in env),
+    }  # fmt: skip

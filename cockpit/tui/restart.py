@@ -154,7 +154,9 @@ def cost_words(view: View, draft: Draft) -> tuple[str, str]:
     names = [clean(str(name)) for name in draft.answer.get("names") or ()]
     with_it = f": {', '.join([*names, 'random states'])} go along" if names else ""
     when = hands_over(view.known)
-    return f"no step is lost{with_it}. The training hands over {when}; until then it can be called off", "text"
+    order = ". A set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
+    sets = order if draft.answer.get("other_hashes") is True else ""
+    return f"no step is lost{with_it}. The training hands over {when}; until then it can be called off{sets}", "text"
 
 
 def _progress(view: View, width: int) -> list[Row]:

@@ -41,3 +41,12 @@ def test_a_library_that_would_be_passed_over_is_told_of_first() -> None:
 )
 def test_who_hands_over_has_the_time_to_end_that_a_stop_would_give(facts: dict[str, Any], leave_s: float) -> None:
     assert leave_s_of(facts) == leave_s
+
+
+@pytest.mark.parametrize(
+    ("was", "asked", "other"),
+    [(None, {}, True), ("random", {}, True), ("0", {}, False), ("0", {"PYTHONHASHSEED": "1"}, True)],
+)
+def test_another_order_of_sets_is_told_of_first(was: str | None, asked: dict[str, str], other: bool) -> None:
+    environ = {} if was is None else {"PYTHONHASHSEED": was}
+    assert preview(STATE, replace(STANDING, environ=environ), asked, "/ours")["other_hashes"] is other

@@ -116,6 +116,8 @@ def test_it_says_what_it_costs_or_why_not_and_shows_no_value_that_nobody_gave() 
     assert "no step is lost: model, optimizer, random states go along" in fine
     assert "when its epoch ends, in" in fine and "can be called off" in fine
     assert "MINE (as it began) →7" in fine and "OMP_NUM_THREADS 2 →(not set)" in fine
+    order = "A set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
+    assert order not in fine and order in shown(Draft().answered({**FINE, "other_hashes": True}))
     why = "train.py does not call cockpit.session: 400 steps would be lost"
     assert why in shown(Draft(answer={"reason": why}))
     assert "goes on from epoch_3.pt: 40 steps lost" in shown(
