@@ -21,6 +21,7 @@ from .trials import entry_of, is_restart, with_entry, words_of
 CRASHES_LONGEST = 10
 TOO_LATE = "the training crashed before it could hand over"
 KILLED = "killed"
+LATE_S = 1.5
 TAKEN_BACK = "taken back for the next process"
 
 
@@ -122,6 +123,13 @@ def cause_words(crash: Crashed) -> str:
     return crash.cause if crash.step is None else f"{crash.cause}, at step {crash.step}"
 
 
+def try_words(crash: Crashed, now_s: float) -> str:
+    """When the next try begins. One that is due waits for nothing but processes of the run that train all the same."""
+    left_s = (crash.next_s or now_s) - now_s
+    when = "once nothing of it trains" if left_s < -LATE_S else f"in {max(0.0, left_s):.0f} s"
+    return f"try {crash.number} of {crash.of} {when}"
+
+
 def words(state: State, now_s: float) -> str | None:
     """The newest crash that nothing has followed yet, in one line; None where there is none."""
     crash = state.crash
@@ -129,8 +137,7 @@ def words(state: State, now_s: float) -> str | None:
         return None
     parts = [cause_words(crash)]
     if crash.next_s is not None and state.phase == "starting":
-        left_s = max(0.0, crash.next_s - now_s)
-        parts.append(f"try {crash.number} of {crash.of} in {left_s:.0f} s {goes_on_words(crash)}")
+        parts.append(f"{try_words(crash, now_s)} {goes_on_words(crash)}")
         if crash.back:
             parts.append(f"without {', '.join(_named(state, change) for change in crash.back)}")
     else:

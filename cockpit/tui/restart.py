@@ -132,9 +132,7 @@ def _crashed(view: View) -> str:
         return ""
     told = [crash.cause_words(news)]
     if crash.is_waiting(state):
-        told.append(
-            f"try {news.number} of {news.of} in {max(0.0, (news.next_s or 0.0) - view.now_s):.0f} s (u drops it)"
-        )
+        told.append(f"{crash.try_words(news, view.now_s)} (u drops it)")
     elif news.reason:
         told.append(news.reason)
     return "; ".join(told)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cockpit.history import disk
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
-from cockpit.history.crash import is_waiting
+from cockpit.history.crash import is_waiting, try_words
 from cockpit.history.environment import tuned_environment
 from cockpit.history.knobs import KnobRow, probe_failed, queued, tuned_setup
 from cockpit.history.restart import FIRST_STEP, PREPARING, READY, WAITING, Stage, hands_over, under_way
@@ -177,8 +177,7 @@ def _crash_runs(state: State, crash: Crashed, now_s: float) -> list[Run]:
     """What a key can do about it; the whole story stands in the view of restarts."""
     told: list[Run] = [("crashed ", "bold alarm")]
     if is_waiting(state):
-        left_s = max(0.0, (crash.next_s or now_s) - now_s)
-        told.append((f"try {crash.number} of {crash.of} in {left_s:.0f} s", "worse"))
+        told.append((try_words(crash, now_s), "worse"))
         return [*told, ("  r", "bold key"), (" why, or now ", "dim"), ("u", "bold key"), (" drop", "dim")]
     told.append((cut(clean(crash.reason or crash.cause), 40), "worse"))
     return [

@@ -40,7 +40,8 @@ def in_the_end(text: str) -> list[str]:
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_it_goes_on_to_the_bit(state_dir: Path, tmp_path: Path, how: str, cause: str, workers: str) -> None:
     env = {**ENV, "CRASH": how, "WORKERS": workers}
-    done = run_under(command_of(SCRIPT), state_dir, ["--on-crash", "restart"], env, WAIT_S)
+    options = ["--on-crash", "restart", "--handoff-every", "1"]
+    done = run_under(command_of(SCRIPT), state_dir, options, env, WAIT_S)
     folder = tmp_path / "bare"
     folder.mkdir()
     assert done.status == 0 and done.report is not None
