@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import textwrap
 import threading
 import time
 from itertools import pairwise
@@ -66,12 +67,48 @@ def train(folder, loop="run.epochs(2)", before="", methods="pass", end="", after
         LONG({"before": "cockpit.session(model=3)"}, "cockpit.session(model=…) needs something with state_dict() and"),
         LONG({"loop": "[*run.epochs(1), *run.epochs(1)]"}, "run.epochs(n) was called twice"),
         ({"before": "m = nn.Linear(1, 1); cockpit.session(m=m)"}, "cockpit.session(…) was called twice"),
-        LONG({"before": "e = None", "loop": "(lambda e: [*e, *e])(run.epochs(1))"}, "can be gone through once"),
     ],
 )
 def test_misuse_is_said_in_one_sentence(forks, run_dir, words, sentence):
     ran = forks.run(train(run_dir, **words), run_dir=run_dir)
     assert ran.status == 1 and sentence in ran.own[-1] and "SessionError" in ran.own[-1], ran.text
+
+
+ASKED = """
+    epochs = run.epochs(4)
+    print(epochs, len(epochs), epochs[1], epochs[-1], epochs[1:], epochs[::2], 3 in epochs, 4 in epochs, 2.5 in epochs)
+    print(list(reversed(epochs)), epochs.index(2), epochs.count(9), epochs.start, epochs.stop, epochs.step)
+    print(epochs == range(4), range(4) == epochs, epochs == range(5), hash(epochs) == hash(range(4)), sorted(epochs))
+    for wrong in (lambda: epochs[4], lambda: epochs.index(7), lambda: epochs["a"]):
+        try: wrong()
+        except Exception as error: print(type(error).__name__, error)
+"""
+
+
+def test_what_the_loop_is_over_answers_as_the_range_that_it_would_be(forks, run_dir):
+    """A script that was written and tried without cockpit must not fail, hours later, under it."""
+    path = train(run_dir, "range(1)", before="", after="")
+    path.write_text(path.read_text().replace("for epoch in range(1)", textwrap.dedent(ASKED) + "\nfor epoch in epochs"))
+    ran = forks.run(path, run_dir=run_dir)
+    assert ran.text == forks.run(path).text and ran.own[-1] == "done" and "epoch 3" in ran.own, ran.text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loop", ["run.epochs(3)[1:]", "reversed(run.epochs(3))", "[*(e := run.epochs(2)), *e]"])
+def test_a_loop_over_a_part_of_it_goes_as_it_would_without(forks, run_dir, loop):
+    path = train(run_dir, loop)
+    ran = forks.run(path, run_dir=run_dir)
+    assert ran.text == forks.run(path).text and ran.own[-1] == "done"
+
+
+@pytest.mark.long
+def test_in_a_later_life_it_is_as_long_as_ever_and_begins_where_the_last_one_stopped(forks, run_dir):
+    assert forks.run(train(run_dir), run_dir=run_dir).own[-1] == "done"
+    after = "print(len(epochs), epochs[0], 1 in epochs)"
+    path = train(run_dir, "epochs", after=after)
+    path.write_text(path.read_text().replace("for epoch in epochs", "epochs = run.epochs(4)\nfor epoch in epochs"))
+    again = forks.run(path, run_dir=run_dir, life=2)
+    assert again.own == ["restored 2 step 6", "epoch 2", "epoch 3", "done", "4 0 True"], again.text
 
 
 @pytest.mark.long

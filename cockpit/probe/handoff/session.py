@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...model.counts import counted
@@ -39,9 +39,9 @@ class Session:
         self._live = live
         self._asked = False
 
-    def epochs(self, n: int) -> Iterable[int]:
-        """``range(n)``; after a hot restart, what is left of it. Call it once: each epoch ends where the next is asked
-        for, and there a hand-off may be written."""
+    def epochs(self, n: int) -> Sequence[int]:
+        """``range(n)``; whoever goes through it after a hot restart begins where the last process stopped. Call it
+        once: each epoch ends where the next is asked for, and there a hand-off may be written."""
         if self._asked:
             raise SessionError("run.epochs(n) was called twice: call it once, with the number of all epochs")
         self._asked = True
@@ -54,31 +54,55 @@ class Session:
                 "%s done at the hand-off, and run.epochs(%d) asks for fewer: ask for %d or more"
                 % (counted(first, "epoch was", "epochs were"), n, first)
             )
-        return Epochs(self._live, self, whole[first:])
+        return Epochs(self._live, self, whole, first)
 
     def __repr__(self) -> str:
         return "<cockpit session of %s>" % (", ".join(self.things) or "nothing")
 
 
-class Epochs:
-    """The epochs that are left; can be gone through once."""
+class Epochs(Sequence[int]):
+    """As ``range(n)`` in all that a script may ask of it, so that what works without cockpit works with it; only that
+    going through it begins at ``first``, and that a part of it (a slice, or a second time) is no more than a range."""
 
-    def __init__(self, live: Any, session: Session, left: range) -> None:
+    def __init__(self, live: Any, session: Session, whole: range, first: int) -> None:
         self._live = live
         self._session: Session | None = session
-        self._left = left
+        self._whole, self._first = whole, first
+        self.start, self.stop, self.step = whole.start, whole.stop, whole.step
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._whole[at]
 
     def __len__(self) -> int:
-        return len(self._left)
+        return len(self._whole)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._whole
+
+    def __reversed__(self) -> Iterator[int]:
+        return reversed(self._whole)
+
+    def __eq__(self, other: object) -> bool:
+        return self._whole == (other._whole if isinstance(other, Epochs) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._whole)
+
+    def __repr__(self) -> str:
+        return repr(self._whole)
+
+    def index(self, value: int, *within: int) -> int:
+        return super().index(value, *within) if within else self._whole.index(value)
+
+    def count(self, value: int) -> int:
+        return self._whole.count(value)
 
     def __iter__(self) -> Iterator[int]:
         session, self._session = self._session, None
-        if session is None:
-            raise SessionError("run.epochs(n) can be gone through once")
-        return self._through(session)
+        return iter(self._whole) if session is None else self._through(session)
 
     def _through(self, session: Session) -> Iterator[int]:
-        live, left = self._live, self._left
+        live, left = self._live, self._whole[self._first :]
         live.begun(session, left)
         try:
             for epoch in left:
