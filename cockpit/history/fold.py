@@ -39,7 +39,7 @@ from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import compiled, crash, ends, environment, gpu, handoffs, measure, pause, trials
+from . import around, compiled, crash, ends, environment, gpu, handoffs, measure, pause, trials
 from .state import EPOCHS_LONGEST, State
 
 
@@ -81,7 +81,7 @@ def _machine(state: State, event: MachineSeen) -> State:
 
 
 def _gpu(state: State, event: GpuSampled) -> State:
-    return replace(state, gpu=event)
+    return around.gpu_sampled(replace(state, gpu=event), event)
 
 
 def _probe_connected(state: State, event: ProbeConnected) -> State:
@@ -113,7 +113,7 @@ def _loaders(state: State, event: LoadersSeen) -> State:
 
 
 def _sampled(state: State, event: Sampled) -> State:
-    state = pause.seen(state, event)
+    state = around.sampled(pause.seen(state, event), event)
     known: dict[str, Any] = {name: value for name in _COUNTERS if (value := getattr(event, name)) is not None}
     if event.step == 0 and state.step:
         known = {}  # a launcher that speaks once its ranks are gone has made no step: it does not know the run's

@@ -165,6 +165,7 @@ def trial_line(entry: Entry) -> str:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
     if told := compiled.words(entry.compiled_s, entry.graphs, entry.recompiles):
         parts.append(told)
+    parts += [f"but {flag.words}" for flag in entry.flags]
     if entry.note:
         parts.append(f"said before: {entry.note}")
     if entry.reason:

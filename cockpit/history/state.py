@@ -62,6 +62,19 @@ RINGS = (Ring(0.5, 400), Ring(5.0, 400), Ring(60.0, 720))
 
 
 @dataclass(frozen=True)
+class Around:
+    """Means over ``seconds`` of samples: ``cores`` that other programs kept busy, the share ``busy`` of the ``usable``
+    ones; ``throttled``: the share of ``throttled_of`` looks at the devices in which one was held back."""
+
+    seconds: float = 0.0
+    cores: float = 0.0
+    busy: float = 0.0
+    usable: int = 0
+    throttled_of: int = 0
+    throttled: float = 0.0
+
+
+@dataclass(frozen=True)
 class Segment:
     """The blocks measured under one setup. ``change`` is what began it (None: as the run started).
 
@@ -80,6 +93,7 @@ class Segment:
     epoch_s: float | None = None
     follows: str | None = None
     seen: int = 0
+    around: Around = Around()
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,14 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """Something beside a change that its figure may come from: a ``name`` that fits a badge, and the whole sentence."""
+
+    name: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Entry:
     """One line of the ledger: a change from its asking to its outcome, and what it gave.
 
@@ -116,6 +138,7 @@ class Entry:
     it and not as it should).
     ``change``: knob to (from, to) as found in force. Rates in samples/s. ``compiled_s``, ``graphs``, ``recompiles``:
     what torch compiled for it, None where nothing. ``as_script``: knobs that nobody had touched before it.
+    ``flags``: what else changed around the training meanwhile, so that the figure may be its doing.
     ``note``: what was said of it before it was applied. ``stall_ms``: how long the training stood still for it in all.
     """
 
@@ -141,6 +164,7 @@ class Entry:
     delta_pct: float | None = None
     interval_pct: tuple[float, float] | None = None
     verdict: str = "settling"
+    flags: tuple[Flag, ...] = ()
     compiled_s: float | None = None
     graphs: int | None = None
     recompiles: int | None = None

@@ -173,4 +173,5 @@ def ledger_line(entry: Entry) -> dict[str, Any]:
         "delta_pct": entry.delta_pct,
         "interval_pct": list(entry.interval_pct) if entry.interval_pct else None,
         "verdict": entry.verdict,
+        "flags": [flag.words for flag in entry.flags],
     }

@@ -14,7 +14,7 @@ from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
 from cockpit.model.knobs import BATCH_KNOBS, ENV, RESTART, SCRIPT, Value, show_value
 
-from . import environment
+from . import around, environment
 from .measure import is_due, windows_of
 from .state import LEDGER_LONGEST, Entry, Segment, State
 
@@ -250,6 +250,7 @@ def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
             delta_pct=delta.delta_pct,
             interval_pct=delta.interval_pct,
             verdict=delta.verdict if kept or entry.state == "kept" else SETTLING,
+            flags=around.flags(before.around, segment.around) if delta.delta_pct is not None else (),
         ),
     )
 

@@ -210,8 +210,12 @@ def last_told(state: State) -> Entry | None:
 
 
 def mark_of(entry: Entry, view: View) -> tuple[str, str]:
-    """Arrow and style of a change: up and better, down and worse, or neither."""
+    """Arrow and style of a change: up and better, down and worse, or neither.
+
+    Without a colour where it may be others' doing."""
     glyphs = view.glyphs
+    if entry.flags and entry.delta_pct is not None:
+        return {"faster": glyphs.better, "slower": glyphs.worse}.get(entry.verdict, glyphs.same), "dim"
     known = {"faster": (glyphs.better, "better"), "slower": (glyphs.worse, "worse")}
     return known.get(entry.verdict, (glyphs.same if entry.delta_pct is not None else glyphs.dot, "dim"))
 
@@ -236,6 +240,7 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
         (f"{mark} {delta(entry.delta_pct)}", f"bold {style}"),
         (f" {reach(entry.interval_pct)} {interval(entry.interval_pct)} ", "dim"),
         (word, f"bold {style}"),
+        *((f", but {flag.name}", "text") for flag in entry.flags),
     ]
 
 

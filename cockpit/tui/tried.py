@@ -56,6 +56,7 @@ def rests_on(entry: Entry, view: View) -> str:
         "" if entry.stall_ms is None else f"stood still for {entry.stall_ms:.0f} ms",
         "" if not entry.compiled_s else f"compiled for {seconds(entry.compiled_s)}",
         _windows(entry, view),
+        *(f"but {flag.words}" for flag in entry.flags),
         f"said before: {clean(entry.note)}" if entry.note else "",
     ]
     return ", ".join(part for part in parts if part)
