@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +19,10 @@ SCRIPT = TRAINERS / "restarted.py"
 RELATIVE = [sys.executable, str(SCRIPT.relative_to(REPO)), "a", "--b"]
 PAUSE = {"PAUSE_S": "0.02", "EPOCHS": "36", "PYTHONPATH": str(REPO)}
 """The last: the script's own cockpit is this one, whatever is installed."""
+
+
+SHELL = 'echo SHELL $(ls "$COCKPIT_LIFE/go" 2>&- | wc -l); exec "$0" "$@"'
+LAUNCHER = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def begun(scratch: Path) -> None:
@@ -81,12 +87,15 @@ def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path, fail
         pytest.param(("num_workers=1",), {"WORKERS": "0"}, id="workers-at-the-boundary"),
         pytest.param(("num_workers=0", "--now"), {"WORKERS": "2"}, id="no-workers"),
         pytest.param((), {"WORKERS": "2", "METHOD": "spawn", "EPOCHS": "5"}, id="spawned"),
+        pytest.param((), {"PINNED": "1"}, id="pinned"),
+        pytest.param((), {"BEHIND": f"sh -c '{SHELL}'"}, id="behind-a-shell"),
+        pytest.param((), {"BEHIND": f"{sys.executable} -c '{LAUNCHER}'"}, id="behind-a-launcher"),
     ],
 )
 def test_whatever_is_in_force(state_dir: Path, tmp_path: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
     """Restarted with what the script has, and with what was set before it; then taken back by another restart."""
     env = {**PAUSE, "LIVES": "2", **env}
-    command = command_of(SCRIPT)
+    command = [*shlex.split(env.get("BEHIND", "")), *command_of(SCRIPT)]
     with detached(command, state_dir, env=env) as data:
         begun(state_dir)
         if words:
@@ -98,6 +107,8 @@ def test_whatever_is_in_force(state_dir: Path, tmp_path: Path, words: tuple[str,
     theirs = bare(tmp_path, command, env)
     assert losses(text) == losses(theirs.text)
     assert begins(text) == begins(theirs.text) * 2
+    if "SHELL" in theirs.text:  # what a shell does before is done once for each process, when it is its turn
+        assert re.findall("^SHELL.*", text, re.MULTILINE) == ["SHELL 0", "SHELL 1"]
     if words:
         knob, value = words[0].split("=")
         assert json.loads((data / "life-2" / "start.json").read_text())["set"] == {knob: int(value)}

@@ -10,6 +10,9 @@ import signal
 import sys
 import time
 
+if os.environ.get("PINNED"):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -59,6 +62,7 @@ def what_i_am():
         "handlers": handlers,
         "relative": os.path.getsize(sys.argv[0]),
         "stdin": os.readlink("/proc/self/fd/0"),
+        "threads": torch.get_num_threads(),
     }
 
 
