@@ -21,12 +21,33 @@ if TYPE_CHECKING:
 
         def load_state_dict(self, state: Any, /) -> Any: ...
 
+    class TorchsGenerator(Protocol):
+        """``torch.Generator``, or an ``numpy.random.RandomState``."""
 
-def session(**things: Stateful) -> Session:
+        def get_state(self) -> Any: ...
+
+        def set_state(self, state: Any, /) -> Any: ...
+
+    class PythonsGenerator(Protocol):
+        """``random.Random``."""
+
+        def getstate(self) -> Any: ...
+
+        def setstate(self, state: Any, /) -> Any: ...
+
+    class NumpysGenerator(Protocol):
+        """``numpy.random.default_rng()``."""
+
+        @property
+        def bit_generator(self) -> Any: ...
+
+
+def session(**things: Stateful | TorchsGenerator | PythonsGenerator | NumpysGenerator) -> Session:
     """Lets this training go on in a new process when cockpit restarts it; does nothing without cockpit.
 
-    Give it everything whose state must survive: ``cockpit.session(model=model, optimizer=optimizer)``. After a hot
-    restart all of it is restored here; loop over ``run.epochs(n)`` then, which begins where the last process stopped.
+    Give it everything whose state must survive: ``cockpit.session(model=model, optimizer=optimizer)``, random
+    generators of your own, too. After a hot restart all of it is restored here; loop over ``run.epochs(n)`` then, which
+    begins where the last process stopped.
     """
     from .probe.handoff.session import begin
 

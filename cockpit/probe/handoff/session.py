@@ -15,6 +15,7 @@ from ...model.counts import counted
 from ...model.errors import CockpitError
 from ...model.names import ENV_LIFE, NOT_RESTORED, PRIVATE
 from .claim import goes_on_without_us
+from .generators import go_on, stateful
 from .telling import tell
 
 LIVE: list[Any] = []
@@ -104,6 +105,7 @@ class Epochs(Sequence[int]):
     def _through(self, session: Session) -> Iterator[int]:
         live, left = self._live, self._whole[self._first :]
         live.begun(session, left)
+        go_on(session.things)
         try:
             for epoch in left:
                 yield epoch
@@ -118,6 +120,7 @@ def begin(things: dict[str, Any]) -> Session:
         raise SessionError(
             "cockpit.session() was given nothing: name what is to go on, model=model, optimizer=optimizer"
         )
+    things = {name: stateful(thing) for name, thing in things.items()}
     for name, thing in things.items():
         for method in ("state_dict", "load_state_dict"):
             if not callable(getattr(thing, method, None)):
