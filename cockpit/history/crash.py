@@ -153,9 +153,13 @@ def _named(state: State, change: str) -> str:
 
 def helpless(state: State, facts: Mapping[str, Any]) -> str | None:
     """That ``--on-crash`` was asked for and cannot help, once that is known; ``facts``: the run's ``run.json``."""
-    if not facts.get("on_crash") or facts.get("resume_with") or state.session is not None or not state.step:
+    if not facts.get("on_crash") or facts.get("resume_with") or not state.step:
         return None
-    return f"it would not be tried again: {state.script} does not call cockpit.session, and --resume-with was not given"
+    told = state.session
+    why = f"{state.script} does not call cockpit.session, and --resume-with was not given" if told is None else None
+    if told is not None and told.epochs is None:
+        why = told.reason
+    return f"it would not be tried again: {why}" if why else None
 
 
 def is_waiting(state: State) -> bool:

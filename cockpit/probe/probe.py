@@ -161,6 +161,7 @@ class Probe:
         now = self.clock()
         self._adopt_stray_thread()
         self.asks.tick(now)
+        self.guard.run("handoff", self.handoff.beat)
         self.guard.run("swap", self.mechanism.stuck.beat, PERIOD_S)
         reason = self._cannot_change()
         if reason is not None:

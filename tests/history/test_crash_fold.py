@@ -156,26 +156,29 @@ def test_the_journal_knows_that_the_end_was_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "session", "told_so"),
+    ("facts", "session", "why"),
     [
-        ({"on_crash": "restart"}, False, True),
-        ({"on_crash": "restart"}, True, False),
-        ({"on_crash": "restart", "resume_with": "--resume {checkpoint}"}, False, False),
-        ({}, False, False),
+        ({"on_crash": "restart"}, None, "does not call cockpit.session"),
+        ({"on_crash": "restart"}, SessionSeen(1001.5, ("model",), 3, 1), None),
+        ({"on_crash": "restart"}, SessionSeen(1001.5, ("model",), None, 1, "not in its loop"), "not in its loop"),
+        ({"on_crash": "restart"}, SessionSeen(1001.5, ("model",), 3, 1, "its loop is over"), None),
+        ({"on_crash": "restart", "resume_with": "--resume {checkpoint}"}, None, None),
+        ({}, None, None),
     ],
 )
 def test_who_asked_for_tries_that_cannot_help_is_told_before_the_crash(
-    facts: dict[str, Any], session: bool, told_so: bool
+    facts: dict[str, Any], session: SessionSeen | None, why: str | None
 ) -> None:
-    opened = [SessionSeen(1001.5, ("model",), 3, 1)] if session else []
+    opened = [session] if session else []
     early = fold_all([*beginning(), *opened])
     said = Progress(facts)
     assert not any("crash" in line for line in said.said(early, 1001.6)), "no step yet: nobody knows"
     state = fold_all([sample(1002.0, step=9)], early)
-    lines = [line for line in said.said(state, 1002.0) if "does not call cockpit.session" in line]
-    assert len(lines) == told_so and not any("cockpit.session" in line for line in said.said(state, 1003.0))
+    lines = [line for line in said.said(state, 1002.0) if "tried again" in line]
+    assert [str(why) in line for line in lines] == [True] * bool(why)
+    assert not any("tried again" in line for line in said.said(state, 1003.0))
     shown = page(state, 1002.0, told.helpless(state, facts))
-    assert any(line.startswith("on a crash  it would not be tried again") for line in shown) == told_so
+    assert any(line.startswith("on a crash  it would not be tried again") for line in shown) == bool(why)
 
 
 def test_a_hand_off_that_failed_leaves_the_one_before() -> None:

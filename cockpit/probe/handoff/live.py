@@ -14,7 +14,6 @@ from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
 from ..guard import Guard, attempt
-from ..lives import claim_go
 from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
@@ -26,10 +25,10 @@ from .loaders import LoaderStates
 from .pace import Pace, count
 from .session import Session, SessionError
 from .state import gathered, put
-from .telling import ENDED, GIVEN_UP, LAST, NOT_OPTED_IN, tell
+from .telling import ENDED, NOT_IN_LOOP, NOT_OPTED_IN, tell
 from .unsaid import Unsaid
 from .wish import FAILED, GONE, HELD, SPARED, WRITING, WRITTEN, Wish, Written
-from .wishes import Wishes
+from .wishes import Wishes, followed
 
 FIRST = "life-1"
 
@@ -68,6 +67,8 @@ class Handoff:
         self.reason: str | None = NOT_OPTED_IN
         """Why no hand-off can be written; None where one can."""
         self.total: int | None = None
+        self._outside = False
+        """Whether it was told that the training is not in the loop over ``run.epochs``."""
         self.epoch = 0
         self.restored: int | None = None
         self._restored_step: int | None = None
@@ -89,12 +90,26 @@ class Handoff:
         self._change = told.get("change")
         torch_begins(self._torch)
 
+    @property
+    def reason_now(self) -> str | None:
+        """Why no hand-off can be written as the training stands; None where one can."""
+        outside = self.reason is None and self.opted_in is not None and self.total is None and self._recorder.steps > 0
+        return NOT_IN_LOOP if outside else self.reason
+
+    def beat(self) -> None:
+        """In the probe's thread: steps are made, and not in the loop that was spoken of; or that has begun now."""
+        reason, was = self.reason_now, self._outside
+        self._outside = reason == NOT_IN_LOOP
+        if self._outside and not was:
+            self._say(self.message())
+            self._wishes.answer_all(NOT_IN_LOOP)
+
     def message(self) -> dict[str, Any]:
         """What the script has opted in with, and how far its loop is; ``reason``: why nothing can be handed over."""
         return {
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
-            "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing, "reason": self.reason,
-            "passed": list(self.passed), "step": self._restored_step, "change": self._change,
+            "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing,
+            "reason": self.reason_now, "passed": list(self.passed), "step": self._restored_step, "change": self._change,
         }  # fmt: skip
 
     def last_words(self) -> list[dict[str, Any]]:
@@ -115,7 +130,7 @@ class Handoff:
 
     def ask(self, wish: Wish) -> None:
         """A hand-off at the next end of an epoch; answered at once where there will be none."""
-        self._wishes.ask(wish, self.reason)
+        self._wishes.ask(wish, self.reason_now)
 
     # ---- the script calls cockpit.session ----
 
@@ -189,18 +204,14 @@ class Handoff:
         self._registry.epoch_begins()
         attempt(self._unsaid.note, session.things)  # without it there will be no hand-off, which says why
         if self._found is not None:
-            unsaid = self._found.state.get("unsaid", {})
-            told, error = attempt(self._unsaid.put, session.things, unsaid)
+            torch, state, things = self._torch, self._found.state, session.things
+            self._guard.run("kernels", self._go_on, self._unsaid.roots(things, state.get("unsaid", {})))
+            parts = self._recorder, self._registry, self.loaders, self._unsaid
+            told, error = attempt(put, torch, state, things, *parts)
             if error is not None:
-                self.leave("what no state_dict says could not be restored: %s" % first_line(error))
+                self.leave("what goes along with it could not be restored: %s" % first_line(error))
             for sentence in told:
                 tell(sentence)
-            self._guard.run("kernels", self._go_on, self._unsaid.roots(session.things, unsaid))
-            missed, error = attempt(put, self._torch, self._found.state, self._recorder, self._registry, self.loaders)
-            if error is not None:
-                self.leave("random states could not be restored: %s" % first_line(error))
-            if missed:
-                tell("the random states of %s were not restored: they are not here" % ", ".join(missed))
             self._found = None
         self._progress = self._how_far()
         self._say(self.message())
@@ -251,7 +262,7 @@ class Handoff:
             self._say(written.message(None, FAILED if written.reason else WRITTEN))
         gone: str | None = None
         for wish in wishes:
-            state, reason = self._follow(wish, written, done)
+            state, reason = followed(wish, written, (self.total or 0) - done)
             self._wishes.answer(wish, written._replace(reason=reason), state)
             gone = wish.id if state == GONE else gone
         if gone is not None:
@@ -260,19 +271,6 @@ class Handoff:
     def _held(self, name: str, what: str) -> None:
         """The script has swallowed its end, and was about to do something else."""
         self._say({"m": "handoff", "id": name, "state": HELD, "what": what})
-
-    def _follow(self, wish: Wish, written: Written, done: int) -> tuple[str, str | None]:
-        """What becomes of a wish after the writing. GONE: another process is this training now, for good."""
-        if written.reason is not None or wish.life is None:
-            return (FAILED if written.reason else WRITTEN), written.reason
-        left = (self.total or 0) - done
-        if left <= 0:
-            return FAILED, LAST
-        go = {"handoff": written.path, "epoch": done, "step": written.step, "epochs_left": left}
-        claimed, error = attempt(claim_go, wish.life, go)
-        if error is not None:
-            return FAILED, "the new process could not be told: %s" % first_line(error)
-        return (GONE, None) if claimed else (FAILED, GIVEN_UP)
 
     def _write(self, session: Session, done: int, limit: int | None) -> Written:
         torch, recorder = self._torch, self._recorder

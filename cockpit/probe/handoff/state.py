@@ -66,8 +66,13 @@ def _kept_size(record: LoaderRecord) -> int | None:
     return int(batch.in_force)
 
 
-def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registry, loaders: LoaderStates) -> list[str]:
-    """All but the things themselves; random states last. Names what could not be put back."""
+def put(
+    torch: Any, state: dict[str, Any], things: dict[str, Any], recorder: Recorder, registry: Registry,
+    loaders: LoaderStates, unsaid: Unsaid,
+) -> list[str]:  # fmt: skip
+    """All but the state of the things themselves; random states last. What could not be put back, in sentences without
+    their end."""
+    told = unsaid.put(things, state.get("unsaid", {}))
     counts = state["counts"]
     recorder.steps, recorder.optimizer_steps = counts["steps"], counts["optimizer_steps"]
     recorder.epoch = counts["epoch"]
@@ -78,4 +83,7 @@ def put(torch: Any, state: dict[str, Any], recorder: Recorder, registry: Registr
         record.epochs_before, record.epochs = registry.counted.pop(record.id, (0, 0))
         record.handed = registry.handed.pop(record.id, None)
     loaders.put(state["loaders"], bytes(state["random"]["torch"].tolist()))
-    return randomness.put(torch, state["random"])
+    missed = randomness.put(torch, state["random"])
+    if missed:
+        told.append("the random states of %s were not restored: they are not here" % ", ".join(missed))
+    return told

@@ -9,6 +9,7 @@ import sys
 
 NOT_OPTED_IN = "the script has not called cockpit.session(…)"
 ENDED = "the script's loop over run.epochs(n) has ended"
+NOT_IN_LOOP = "its loop is none over run.epochs(n), and only where one of those epochs ends can it be handed over"
 LAST = "this was the last epoch: nothing is left to go on with"
 GIVEN_UP = "the new process was given up; the hand-off stays"
 

@@ -10,7 +10,11 @@ import contextlib
 from collections import deque
 from typing import Any, Callable
 
-from .wish import FAILED, QUEUED, Wish, Written
+from ..guard import attempt
+from ..lives import claim_go
+from .folder import first_line
+from .telling import GIVEN_UP, LAST
+from .wish import FAILED, GONE, QUEUED, WRITTEN, Wish, Written
 
 
 class Wishes:
@@ -55,3 +59,17 @@ class Wishes:
             while True:
                 found.append(self._waiting.popleft())
         return found
+
+
+def followed(wish: Wish, written: Written, left: int) -> tuple[str, str | None]:
+    """What becomes of a wish after the writing, with so many epochs ``left``. GONE: another process is this training
+    now, for good."""
+    if written.reason is not None or wish.life is None:
+        return (FAILED if written.reason else WRITTEN), written.reason
+    if left <= 0:
+        return FAILED, LAST
+    go = {"handoff": written.path, "epoch": written.epoch, "step": written.step, "epochs_left": left}
+    claimed, error = attempt(claim_go, wish.life, go)
+    if error is not None:
+        return FAILED, "the new process could not be told: %s" % first_line(error)
+    return (GONE, None) if claimed else (FAILED, GIVEN_UP)
