@@ -15,6 +15,7 @@ from cockpit.model.environment import AS_BEGAN, check_variable
 from cockpit.model.errors import CockpitError, StartError
 from cockpit.model.events import ChangeMoved, TrainingEnded
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
+from cockpit.probe import lives
 from cockpit.sensors.oom import OomKills
 
 from . import preload, processes
@@ -61,10 +62,21 @@ class Beginnings:
         if pids is None or pids.training == self._known:
             return
         alive = processes.is_alive(pids.training, pids.training_started)
+        if pids.back is not None and not alive:
+            self._as_before()
         found = environ_of(self._run, pids, self._record.state.environment or {}) if alive else None
         if found is not None:
             self.environ, self._like, self._known = found, likeness_of(pids.keeper), pids.training
             self.oom.follow(pids.training)
+
+    def _as_before(self) -> None:
+        """The one of before ran again, and was gone before anybody saw it: the environment is that of before, too."""
+        plan = lives.read(str(self._run.life), lives.PLAN)
+        before, asked = plan.get("before"), plan.get("asked")
+        if self.environ is not None and isinstance(before, dict) and isinstance(asked, dict):
+            env = {name[len(ENV) :]: value for name, value in before.items() if name.startswith(ENV)}
+            known = {name: (value, asked.get(ENV + name)) for name, value in env.items()}
+            self.environ = next_of(known, self.environ, env, str(INJECT)).environ
 
     @property
     def starts(self) -> bool:

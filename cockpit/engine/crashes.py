@@ -131,7 +131,7 @@ class Crashes:
     def had_ended(self, pids: Pids | None, by_s: float) -> bool:
         """Whether the training had ended by itself before that moment: what it left is of before, or its status is."""
         left = self._left(pids)
-        if left is not None and (left.trains or (pids is not None and left.pid == pids.training)):
+        if left is not None and pids is not None and left.pid == pids.training:
             return left.error is None and left.at_s < by_s
         return _written_s(self._run.exit_status, by_s) < by_s
 
@@ -177,11 +177,22 @@ class Crashes:
             self._take_turn(str(crash.change), *self._next)
 
     def _take_turn(self, change: str, base: Base, settings: Settings) -> None:
-        """Nothing begins while anybody of the run trains."""
+        """Nothing begins while anybody of the run trains; who did so in the meantime may have come further."""
         if (reason := self.still()) is None:
-            self.follow(change, base, settings)
+            self.follow(change, self._newest(change, base), settings)
         elif time.monotonic() >= self._due_s + PATIENCE_S:
             self.call_off(reason, offered=False)
+
+    def _newest(self, change: str, base: Base) -> Base:
+        """What is gone on from now that it begins, and told where it is another than was said."""
+        state = self._record.state
+        newest, _ = self._base(state)
+        if newest is None or newest.key == base.key or state.crash is None:
+            return base
+        crash = self._crash(state, state.crash.exit_status, state.crash.cause, newest, None)
+        note = f"{told.cause_words(state.crash)}; {told.goes_on_words(crash)}"
+        self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
+        return newest
 
     def call_off(self, reason: str, offered: bool = True) -> bool:
         """Nothing is tried any more: the run ends as its last process did. False where nothing was waiting."""
@@ -230,8 +241,7 @@ class Crashes:
         if (reason := self.still()) is not None:
             raise CockpitError(reason)
         # what a pattern names is what the script resumes from: should it have failed before, that has been seen to
-        find = self._base if self.bases.is_guess else self.bases.find
-        base, why = (self._next[0], None) if self._next is not None else find(state)
+        base, why = self._base(state) if self.waits or self.bases.is_guess else self.bases.find(state)
         if base is None:
             raise CockpitError(str(why))
         if state.exit_status == 0 and not has_epochs_left(base):

@@ -142,7 +142,7 @@ def test_who_had_ended_by_itself_is_not_begun_again_nor_beside_anybody(had_ended
         ({"pid": 2, "trains": True, "error": None, "at_s": 10.0}, True),
         ({"pid": 2, "trains": True, "error": None, "at_s": 30.0}, False),
         ({"pid": 2, "trains": True, "error": "RuntimeError: no", "at_s": 10.0}, False),
-        ({"pid": 3, "trains": False, "error": None, "at_s": 10.0}, False),
+        ({"pid": 3, "trains": True, "error": None, "at_s": 10.0}, False),
         (None, False),
     ],
 )

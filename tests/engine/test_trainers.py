@@ -146,8 +146,10 @@ def test_a_try_waits_for_whoever_trains_and_not_for_ever(start) -> None:
     assert begun(run) == 1, "nobody begins beside it"
     os.kill(inner, signal.SIGKILL)
     wait_for(lambda: begun(run) == 2, "the try")
+    epoch = run.run.output.read_text().rpartition("begins at epoch ")[2].split()[0]
     assert run.ask("stop", force=True)["ok"]
-    run.ended()
+    (tried,) = [entry for entry in run.ended().ledger if entry.origin == "crash"]
+    assert f"the hand-off after {epoch} epochs" in (tried.note or ""), "from where the other had come to meanwhile"
     run, inner = goes_on_alone(start, on_crash=True, crash_waits_s=(0.05,))
     state = run.ended(trainers.YOUNG_S + 60.0)
     assert state.crash is not None and f"process {inner} " in (state.crash.reason or "") and begun(run) == 1

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from engine_runs import REPO, Started, python
 from test_restarts import begun, landed, line, restart, training
 
 from cockpit.engine import next_life, processes
+from cockpit.engine.beginnings import Beginnings
 from cockpit.engine.launch import INJECT
 from cockpit.engine.next_environ import theirs
+from cockpit.engine.rundir import new_rundir, safe_sockets
+from cockpit.history.state import State
 from cockpit.model.environment import AS_BEGAN
 from cockpit.model.names import ENV_WAS
+from cockpit.probe import lives
 
 
 def environ(pid: int) -> dict[str, str]:
@@ -112,3 +119,20 @@ def test_what_was_kept_since_then_stays_whoever_has_it_begin_again(shell, start)
     assert (now["MINE"], now["TOKEN"]) == ("8", "other")
     run.ask("stop")
     run.ended()
+
+
+def test_one_of_before_that_nobody_has_seen_has_left_its_own_environment(state_dir: Path) -> None:
+    """What is tried after it must not begin with what has just failed."""
+    run = new_rundir("it", None, state_dir / "runs", safe_sockets())
+    folder = run.data / "life-2"
+    folder.mkdir()
+    asked, before = {"BAD": "1", "OLD": "2", "TOKEN": "mine"}, {"BAD": None, "OLD": "1", "TOKEN": AS_BEGAN}
+    told = (("asked", asked), ("before", before))
+    plan = {key: {f"env {name}": value for name, value in values.items()} for key, values in told}
+    (folder / lives.PLAN).write_text(json.dumps(plan))
+    assert lives.claim_go(str(folder), {lives.HANDOFF: "whole"})
+    beginnings = Beginnings(run, SimpleNamespace(state=State()), time.time)  # type: ignore[arg-type]
+    beginnings.environ = {**asked, ENV_WAS + "TOKEN": "s3cret", "MORE": "x"}
+    for _ in range(2):
+        beginnings.remember(processes.Pids(2**22 - 1, 2**22 - 2, back=9))
+        assert beginnings.environ == {"OLD": "1", "TOKEN": "s3cret", "MORE": "x"}
