@@ -14,7 +14,7 @@ from tui.test_app import run, seated
 from cockpit.history import restart
 from cockpit.history.fold import fold_all
 from cockpit.history.state import State
-from cockpit.model.crash import Crashed, SessionSeen
+from cockpit.model.crash import Crashed, HandoffSeen, SessionSeen
 from cockpit.model.events import (
     ChangeAsked,
     ChangeMoved,
@@ -307,3 +307,24 @@ def test_the_chart_goes_on_over_both_processes_and_shows_a_long_gap_as_one_and_n
     assert (gaps == 0) is whole, bottom
     assert all(char in "⢸⣿⡇ ┊" for char in line), "full from the ground on, or nothing"
     assert "◆2→4" in "\n".join(rows)
+
+
+def test_what_hand_offs_took_stands_there_and_is_news_once_where_somebody_pays_dearly() -> None:
+    state, now_s = scenes.early(60.0)
+    shown = {}
+    for every, sparing in ((1, False), (1, True)):
+        seen = fold_all([SessionSeen(now_s, ("model",), 90, every, sparing=sparing)], state)
+        seen = fold_all([HandoffSeen(now_s, at, 40 * at, 10**9, 3.0) for at in (1, 2, 3)], seen)
+        shown[sparing] = text_of(frame(View(seen, now_s, restart=Draft().answered(FINE)), 120, 40))
+    assert "so far" in shown[True] and "3 hand-offs written: 9.0 s" in shown[True]
+    assert "so far" in shown[False] and "--handoff-every 1 asks for them" in shown[False]
+    assert "so far" not in text_of(frame(View(state, now_s, restart=Draft().answered(FINE)), 120, 40))
+
+    async def it() -> None:
+        async with seated(scenes.early) as seat:
+            at_s = seat.link.state.at_s
+            seat.link.happen(SessionSeen(at_s, ("model",), 90, 1))
+            seat.link.happen(*[HandoffSeen(at_s, at, 40 * at, 10**9, 9.0) for at in (1, 2, 3)])
+            await seat.until(lambda: "--handoff-every 1 asks for them" in seat.text, "the news")
+
+    run(it)
