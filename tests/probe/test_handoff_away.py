@@ -8,6 +8,9 @@ import json
 import pytest
 from fake_engine import FakeEngine, script
 
+from cockpit.probe.handoff import away
+from cockpit.probe.handoff.away import HandedOver
+
 SOURCE = """
     import atexit, contextlib, os, sys, threading
     import torch
@@ -183,3 +186,21 @@ def test_a_loop_in_a_thread_of_its_own_ends_the_process_too(forks, run_dir):
     found = ran(forks, run_dir, body)
     assert found.status == 0 and "joined" in found.own and "done" not in found.own, found.text
     assert [line for line in found.told if "another process" in line]
+
+
+def test_whoever_lets_go_of_it_in_the_end_is_not_the_one_that_caught_it():
+    """Kept in a cycle it goes when it pleases the collector, perhaps in a thread of ours; at the very end by nobody."""
+    told: list[str] = []
+
+    def dropped(code: str, filename: str) -> None:
+        over = HandedOver(0)
+        over.caught = told.append
+        names = {"over": over}
+        del over
+        exec(compile(code, filename, "exec"), names)
+
+    dropped("\n\ndel over", "/somewhere/train.py")
+    dropped("del over", away.__file__)
+    over = HandedOver(0)
+    del over
+    assert told == ["train.py:3", "in its script"]

@@ -26,6 +26,9 @@ HELD = (
 )
 
 
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
 class HandedOver(SystemExit):
     """Another process goes on with this training. ``caught`` is told where in the script it was dropped, if it was."""
 
@@ -37,9 +40,10 @@ class HandedOver(SystemExit):
             return
         try:
             frame = sys._getframe(1)
-        except ValueError:
+        except (ValueError, AttributeError, TypeError):
             return  # Python itself lets go of it: the script is through
-        caught("%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno))
+        ours = frame.f_code.co_filename.startswith(_OURS)  # it was kept for a while, and is collected somewhere
+        caught("in its script" if ours else "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno))
 
 
 class Away:
