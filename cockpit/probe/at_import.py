@@ -18,7 +18,7 @@ LIBRARIES = ("gomp", "iomp", "libomp", "mkl", "malloc", "tbb")
 OF_STATUS = {"Cpus_allowed_list": "processors", "Mems_allowed_list": "memory nodes"}
 OF_STAT = (16, 37, 38)
 """Niceness, real-time priority and policy, counted from behind the program's name."""
-SET_FIRST = ("processors", "memory nodes", "limits", "priority")
+TO_BE_ALIKE = ("processors", "memory nodes", "limits", "priority", "dlopen flags")
 FROM_OUTSIDE = {"libraries": "env LD_", "torch": "env PYTHON"}
 """What variables decide as well: where one of them was asked for, the difference is what was wanted."""
 
@@ -50,8 +50,8 @@ def set_before_torch(environ: Any) -> list[str]:
 
 
 def found(standing: Mapping[str, bytes], torch: str | None) -> dict[str, Any]:
-    """As plain values; ``standing`` holds some of /proc/self by name, ``torch`` is its file. What cannot be read is
-    left out."""
+    """As plain values; ``standing`` holds some of /proc/self by name, and ``dlopen``; ``torch`` is its file. What cannot
+    be read is left out."""
     lines = {name: text.decode("utf-8", "replace").splitlines() for name, text in standing.items()}
     told: dict[str, Any] = {"torch": torch and os.path.realpath(torch)}
     for line in lines.get("status", ()):
@@ -64,6 +64,8 @@ def found(standing: Mapping[str, bytes], torch: str | None) -> dict[str, Any]:
     if lines.get("stat"):
         fields = lines["stat"][0].rpartition(")")[2].split()
         told["priority"] = [fields[at] for at in OF_STAT]
+    if lines.get("dlopen"):
+        told["dlopen flags"] = lines["dlopen"][0]
     if lines.get("maps"):
         names = {os.path.basename(line.split(None, 5)[5]) for line in lines["maps"] if line.count("/")}
         told["libraries"] = sorted(name for name in names if any(part in name for part in LIBRARIES))
@@ -73,11 +75,11 @@ def found(standing: Mapping[str, bytes], torch: str | None) -> dict[str, Any]:
 def unlike(told: Mapping[str, Any], mine: Mapping[str, Any], asked: Collection[str]) -> list[str]:
     """Why torch must be left to the script: where ``mine``, before it begins, is not what the process of before
     ``told``. ``asked``: what the restart changes, as the ledger has it."""
-    why = [f"it sets its {name} first" for name in SET_FIRST if name in told and told[name] != mine.get(name)]
+    why = [f"torch found other {name} before" for name in TO_BE_ALIKE if name in told and told[name] != mine.get(name)]
     wanted = {name for name, begins in FROM_OUTSIDE.items() if any(key.startswith(begins) for key in asked)}
     if "libraries" not in wanted:
         loaded = sorted(set(told.get("libraries") or ()) - set(mine.get("libraries") or ()))
-        why += [f"it loads {name} first" for name in loaded]
+        why += [f"torch found {name} loaded before" for name in loaded]
     if "torch" not in wanted and told.get("torch") and told["torch"] != mine.get("torch"):
-        why.append("it finds torch elsewhere than a new process does")
+        why.append("torch was found elsewhere before")
     return why

@@ -32,16 +32,20 @@ HERE = {
 }
 
 
-ELSEWHERE = "it finds torch elsewhere than a new process does"
+ELSEWHERE = "torch was found elsewhere before"
 
 
 @pytest.mark.parametrize(
     ("told", "asked", "why"),
     [
         ({}, (), []),
-        ({"processors": "0"}, (), ["it sets its processors first"]),
-        ({"limits": [], "priority": ["5", "0", "0"]}, (), ["it sets its limits first", "it sets its priority first"]),
-        ({"libraries": ["libgomp-a.so.1"]}, (), ["it loads libgomp-a.so.1 first"]),
+        ({"processors": "0"}, (), ["torch found other processors before"]),
+        (
+            {"limits": [], "priority": ["5", "0", "0"]},
+            (),
+            ["torch found other limits before", "torch found other priority before"],
+        ),
+        ({"libraries": ["libgomp-a.so.1"]}, (), ["torch found libgomp-a.so.1 loaded before"]),
         ({"libraries": ["libtcmalloc.so"]}, ("env LD_PRELOAD",), []),  # taken away: as it was wanted
         ({"libraries": []}, (), []),  # a restart has preloaded one
         ({"torch": "/else/torch/__init__.py"}, (), [ELSEWHERE]),
@@ -79,16 +83,17 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 FIRST = {
     "": "",
-    "it sets its processors first": "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
-    "it sets its limits first": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (1 << 22, 1 << 22))",
-    "it sets its priority first": "os.nice(3)",
-    "it loads libgomp-a.so first": "import mmap; so = open('libgomp-a.so', 'r+'); it = mmap.mmap(so.fileno(), 0)",
+    "torch found other processors before": "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+    "torch found other limits before": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (1 << 22, 1 << 22))",
+    "torch found other priority before": "os.nice(3)",
+    "torch found libgomp-a.so loaded before": "import mmap; f = open('libgomp-a.so', 'r+'); m = mmap.mmap(f.fileno(), 0)",
+    "torch found other dlopen flags before": "sys.setdlopenflags(os.RTLD_GLOBAL | os.RTLD_NOW)",
     ELSEWHERE: "sys.path.insert(0, 'else')",
 }
 """What a script may do before it imports torch, by what is said of it."""
 
 
-@pytest.mark.parametrize("why", ["it sets its processors first", *(LONG(each) for each in FIRST)])
+@pytest.mark.parametrize("why", ["torch found other processors before", *(LONG(each) for each in FIRST)])
 def test_torch_is_imported_when_the_script_has_done_what_comes_before(make: Make, tmp_path: Path, why: str) -> None:
     """Two processes of a script: what the first one finds decides whether the second imports torch beforehand."""
     if "processors" in why and len(os.sched_getaffinity(0)) < 2:

@@ -16,6 +16,7 @@ class _TorchWaiter(object):
     def note(self):
         self.standing = {}
         try:
+            self.standing["dlopen"] = str(sys.getdlopenflags()).encode()
             for name in ("status", "limits", "stat", "maps"):
                 with open("/proc/self/" + name, "rb") as lines:
                     self.standing[name] = lines.read()
