@@ -55,7 +55,8 @@ def test_the_noun_follows_its_number() -> None:
     assert (noun(None, "step"), noun(1, "step")) == ("steps", "step")
 
 
-COUNTED = re.compile(r"(?:\{[^{}]*\}|%[ds]) (?:more |frozen )?(\w+(?:-\w+)?)\b(?!/s)")
+COUNTED = re.compile(r"(?:\{(?:(?!:\.[1-9]f)[^{}])*\}|%[ds]) (?:more |frozen )?(\w+(?:-\w+)?)\b(?!/s)")
+"""Whole numbers: it is 1.0 cores."""
 ALWAYS_SEVERAL = (
     "of {entry.settle_steps} steps",
     "/{POLICY.windows_before} windows",
