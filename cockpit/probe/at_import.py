@@ -50,8 +50,8 @@ def set_before_torch(environ: Any) -> list[str]:
 
 
 def found(standing: Mapping[str, bytes], torch: str | None) -> dict[str, Any]:
-    """As plain values; ``standing`` holds some of /proc/self by name, and ``dlopen``; ``torch`` is its file. What cannot
-    be read is left out."""
+    """As plain values; ``standing`` holds some of /proc/self by name, and ``dlopen``; ``torch`` is its file. What
+    cannot be read is left out."""
     lines = {name: text.decode("utf-8", "replace").splitlines() for name, text in standing.items()}
     told: dict[str, Any] = {"torch": torch and os.path.realpath(torch)}
     for line in lines.get("status", ()):

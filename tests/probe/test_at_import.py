@@ -86,7 +86,7 @@ FIRST = {
     "torch found other processors before": "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
     "torch found other limits before": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (1 << 22, 1 << 22))",
     "torch found other priority before": "os.nice(3)",
-    "torch found libgomp-a.so loaded before": "import mmap; f = open('libgomp-a.so', 'r+'); m = mmap.mmap(f.fileno(), 0)",
+    "torch found libgomp.so loaded before": "import mmap; f = open('libgomp.so', 'r+'); m = mmap.mmap(f.fileno(), 0)",
     "torch found other dlopen flags before": "sys.setdlopenflags(os.RTLD_GLOBAL | os.RTLD_NOW)",
     ELSEWHERE: "sys.path.insert(0, 'else')",
 }
@@ -101,7 +101,7 @@ def test_torch_is_imported_when_the_script_has_done_what_comes_before(make: Make
     (tmp_path / "else").mkdir()
     for folder in (tmp_path, tmp_path / "else"):
         (folder / "torch.py").write_text("import os, sys; print('STANDS', sorted(os.sched_getaffinity(0)))\n")
-    (tmp_path / "libgomp-a.so").write_text("a")
+    (tmp_path / "libgomp.so").write_text("a")
     path = tmp_path / "small.py"
     tell = "import json, torch; w = sys.modules['sitecustomize']._waiter"
     path.write_text(
