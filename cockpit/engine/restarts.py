@@ -26,6 +26,7 @@ from cockpit.probe.lives import LOG
 from . import preload, processes
 from .hear import Ears
 from .launch import INJECT
+from .life_files import changed_s, is_handed_over, last_line
 from .likeness import likeness_of
 from .next_argv import program_before, waiting_first
 from .next_environ import theirs
@@ -35,8 +36,6 @@ from .restart_plan import COLD_STEPS, Move, Standing, View, next_of, wanted, why
 from .restart_preview import preview
 from .room import UNKNOWN, room_of, why_without_torch
 from .rundir import RunDir, read_json, write_json
-
-WORDS_LONGEST = 300
 
 
 class Restarts:
@@ -81,7 +80,7 @@ class Restarts:
         if entry is None:
             return True
         folder = self._folder_of(entry.id)
-        if _is_handed_over(folder, reason or "withdrawn"):
+        if is_handed_over(folder, reason or "withdrawn"):
             return False
         self._end(entry.id, folder)
         self._moved(entry.id, Move("refused" if reason else "dropped", reason))
@@ -105,7 +104,7 @@ class Restarts:
         action = next_of(entry, self._view(entry, folder))
         if isinstance(action, Move):
             if action.call_off:
-                if _is_handed_over(folder, action.reason or ""):
+                if is_handed_over(folder, action.reason or ""):
                     return  # meanwhile: seen at the next look
                 self._end(entry.id, folder)
             self._moved(entry.id, action, read_json(Path(folder) / lives.PLAN).get("before") if folder else None)
@@ -151,11 +150,11 @@ class Restarts:
             noted=entry.note is not None,
             failed=failed,
             status=ended[0] if ended else None,
-            stepped_s=_changed_s(os.path.join(folder, lives.STEPPED)),
+            stepped_s=changed_s(os.path.join(folder, lives.STEPPED)),
             back=pids.back if pids else None,
             env=None if new is None else {name: theirs(name, text, str(INJECT)) for name, text in new.env.items()},
             base=None if base is None else str(base),
-            words=_last_line(os.path.join(folder, LOG)),
+            words=last_line(os.path.join(folder, LOG)),
             held=str(said.get("what")) if said.get("state") == "held" else None,
             **self._lingering(folder),
         )
@@ -281,36 +280,7 @@ class Restarts:
     def _changed_since(self) -> str | None:
         """A script that was edited runs as it is now: that is told, since nobody may mean it."""
         facts, script = self._run.facts(), self._record.state.script
-        changed_s = _changed_s(os.path.join(str(facts.get("cwd", "")), script))
-        if changed_s is None or changed_s <= float(facts.get("started_s") or 0.0):
+        edited_s = changed_s(os.path.join(str(facts.get("cwd", "")), script))
+        if edited_s is None or edited_s <= float(facts.get("started_s") or 0.0):
             return None
         return f"{script} was changed since the run began: the new process runs it as it is now"
-
-
-def _is_handed_over(folder: str | None, reason: str) -> bool:
-    """Give the life in ``folder`` up, unless the training was first: then it goes on there."""
-    if folder is None:
-        return False
-    # no room for it: whoever would hand over has none either
-    with contextlib.suppress(OSError):
-        if lives.give_up(folder, reason):
-            return False
-    return lives.HANDOFF in lives.read(folder, lives.GO)
-
-
-def _changed_s(path: str) -> float | None:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return None
-
-
-def _last_line(path: str) -> str:
-    """The last that names an error, else the last."""
-    try:
-        with open(path, errors="replace") as file:
-            lines = [line.strip() for line in file.read()[-10_000:].splitlines() if line.strip()]
-    except OSError:
-        return ""
-    telling = [line for line in lines if "rror" in line] or lines
-    return telling[-1][:WORDS_LONGEST] if telling else ""
