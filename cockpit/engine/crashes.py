@@ -113,10 +113,10 @@ class Crashes:
         return True
 
     def _is_owed(self) -> bool:
-        """Whether a training that ran well was stopped for one that has ended without any step: then it is tried again
-        though nobody has asked for tries."""
-        life = str(self._run.life)
-        return bool(lives.read(life, lives.PLAN).get("stopped")) and failed_at_once(life)
+        """Whether a training that ran well was stopped for one that has ended without any step, or has handed over to
+        it: then it is tried again though nobody has asked for tries."""
+        plan = lives.read(str(self._run.life), lives.PLAN)
+        return bool(plan.get("stopped") or plan.get("old")) and failed_at_once(str(self._run.life))
 
     def _base(self, state: State) -> tuple[Base | None, str | None]:
         """From what the next try goes on: not from what was gone on from in vain, as long as there is anything else."""

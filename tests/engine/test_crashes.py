@@ -143,6 +143,19 @@ def test_stopped_while_it_waits_and_called_off(start) -> None:
 
 
 @pytest.mark.long
+def test_handed_over_to_processes_that_all_fail_it_is_tried_again_and_offered(start) -> None:
+    """Nobody has asked for tries: but it trained well until it was asked to hand over."""
+    run = start(training("--hold", 1, "--fail-if", "COCKPIT_LIFE=9"), handoff_every=1, crash_waits_s=SOON)
+    run.until("hand-offs", lambda status: status["handoff"])
+    assert run.ask("restart", env={"MINE": "7"})["ok"]
+    state = run.ended()
+    assert (state.exit_status, processes_begun(run)) == (9, 1) and state.crash is not None and state.crash.offered
+    assert [crash.cause for crash in state.crashes] == ["ended with status 9 before its first step"] * 2
+    assert state.crash.reason is not None and "twice under the same settings" in state.crash.reason
+    assert [entry.state for entry in state.ledger] == ["rolled_back", "ended"], state.ledger
+
+
+@pytest.mark.long
 def test_an_engine_lost_while_it_waits_gives_up_and_says_so(start) -> None:
     run = start(training("--crash-at", 50), on_crash=True, crash_waits_s=(60.0,))
     run.until("it waits", lambda status: status["crash"])

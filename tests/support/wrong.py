@@ -272,12 +272,14 @@ ROWS = (
     Row(
         ANEW,
         "the new process fails before its first step",
-        "the environment of before goes on from the same hand-off, with or without an engine; rolled back",
+        "the environment of before goes on from the same hand-off, with or without an engine; rolled back. If that "
+        "fails, too, it is tried again, as after a crash, and then offered",
         NOTHING,
         tests=(
             "tests/engine/test_restarts.py::"
             "test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment_of_before",
             "tests/probe/test_taking_over.py::test_back_to_what_was",
+            "tests/engine/test_crashes.py::test_handed_over_to_processes_that_all_fail_it_is_tried_again_and_offered",
         ),
     ),
     Row(
