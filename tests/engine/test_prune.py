@@ -28,7 +28,8 @@ def ended(runs: Path, name: str, ended_s: float) -> RunDir:
         state = fold(state, event)
         journal.append(event, state)
     journal.close()
-    for file in ("run.json", "start.json", "pids.json", "output.log", "engine.lock", "engine.log", "exit_status"):
+    files = ("run.json", "start.json", "pids.json", "output.log", "engine.lock", "engine.log", "exit_status")
+    for file in (*files, "trained.4711"):
         (data / file).write_text("0")
     os.utime(data / "exit_status", (ended_s, ended_s))
     return rundir_at(data, runs)
