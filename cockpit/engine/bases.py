@@ -15,6 +15,7 @@ from cockpit.history.state import State
 from cockpit.model.counts import counted
 from cockpit.model.names import HANDOFF_FOLDER
 from cockpit.probe import lives
+from cockpit.probe.handoff.claim import closed
 from cockpit.probe.handoff.folder import DAMAGED, Refused, is_whole, manifest_of, numbers
 
 from . import processes
@@ -63,6 +64,8 @@ class Bases:
             return newest, None
         if self.resumes_itself:
             return self.checkpoint(state, quiet, in_vain)
+        if (why := closed(str(self._run.data / HANDOFF_FOLDER))) is not None:
+            return None, f"its hand-offs cannot be gone on from: {why}"
         session = state.session
         if session is None and not state.step:
             return None, f"{state.script} ended before its first step: nothing is there to go on from, start it again"
@@ -85,7 +88,7 @@ class Bases:
         """The newest whole one, as far as can be told without reading its tensors."""
         folder = str(self._run.data / HANDOFF_FOLDER)
         try:
-            known = numbers(folder)
+            known = numbers(folder) if closed(folder) is None else []
         except OSError:
             return None
         for number in known:

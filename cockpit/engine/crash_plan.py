@@ -202,6 +202,8 @@ def next_try(
     """What follows ``crash`` by itself, after those ``before`` it; ``then``: the settings that it would run under."""
     if base is None:
         return Next(None, crash.reason)
+    if not has_epochs_left(base):  # the script may have been about to begin another training
+        return Next(None, "its loop over run.epochs(n) had ended: what follows the loop is not tried again by itself")
     number = 1 + sum(1 for each in before if each.next_s is not None)
     if number > len(waits_s):
         return Next(None, f"given up: {counted(len(waits_s), 'try was', 'tries were')} made")

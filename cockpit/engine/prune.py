@@ -14,6 +14,8 @@ import shutil
 from pathlib import Path
 
 from cockpit.model.names import HANDOFF_FOLDER
+from cockpit.probe.handoff.beginning import BEGAN
+from cockpit.probe.handoff.claim import CLOSED
 from cockpit.probe.handoff.folder import is_left_over
 
 from .rundir import RunDir, rundir_at
@@ -26,7 +28,7 @@ OURS = re.compile(
     r"\.?(journal-\d{6,}[-a-z]*\.jsonl(\.gz)?|run\.json|start\.json|pids\.json|exit_status|output\.log"
     r"|engine\.(log|lock|json)|probe_error|left\.json|trained)(\.\w+)?"
 )
-LIVES, CLAIMS = re.compile(r"\.?life-\d+(\.\d+)?"), re.compile(r"life-[-\w]+\.pid")
+LIVES, CLAIMS = re.compile(r"\.?life-\d+(\.\d+)?"), re.compile(rf"life-[-\w]+\.pid|{CLOSED}|\.?{BEGAN}(\.\d+)?")
 
 
 def old_runs(run: RunDir, now_s: float) -> list[str]:

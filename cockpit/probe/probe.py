@@ -304,7 +304,8 @@ class Probe:
         self._over, self.pulse.wanted = True, False
         if self.recorder.steps or not self.child:
             word = functools.partial(leave_word, place_of(self._environ), self.recorder.steps > 0)
-            self.pulse.finish(lambda: self.guard.run("leaving", word), LEAVE_S)
+            words = word, self.handoff.leave_word
+            self.pulse.finish(lambda: [self.guard.run("leaving", each) for each in words], LEAVE_S)
         self.pulse.stop(0.03)
         self.batching.closing = True
         self.guard.run("handoff", self.handoff.at_exit)

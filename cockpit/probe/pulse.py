@@ -29,7 +29,7 @@ class Pulse:
         self._minds_end = False
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._work: Callable[[], None] | None = None
+        self._work: Callable[[], object] | None = None
         self.first: Callable[[], object] | None = None
         """What is done once, before the first beat."""
         self._interrupted = False
@@ -81,7 +81,7 @@ class Pulse:
             self._stop.set()
             thread.join(join_s)
 
-    def finish(self, work: Callable[[], None], within_s: float) -> None:
+    def finish(self, work: Callable[[], object], within_s: float) -> None:
         """At exit: what might never return (a file system that hangs) is done beside the script's thread, which waits
         for it so long and no longer."""
         if self._thread is not None and self._thread.is_alive():

@@ -14,6 +14,7 @@ from cockpit.history.state import State
 from cockpit.model.crash import SessionSeen
 from cockpit.model.names import ENV_RUN
 from cockpit.probe import lives
+from cockpit.probe.handoff.claim import close
 from cockpit.probe.handoff.folder import DAMAGED
 
 
@@ -31,6 +32,15 @@ def test_what_was_found_damaged_is_not_offered_again(tmp_path: Path, monkeypatch
         base, _ = bases.find(state)
         offered.append(base.key if base is not None else None)
         lives.mark(str(tmp_path / "handoff" / number), DAMAGED)
+    for number in ("1", "2"):
+        (tmp_path / "handoff" / number / DAMAGED).rename(tmp_path / "handoff" / number / "whole")
+    assert bases.find(state)[0] is not None
+    close(str(tmp_path / "handoff"), "another one has begun")
+    close(str(tmp_path / "handoff"), "for a second reason")
+    assert bases.find(state) == (None, "its hand-offs cannot be gone on from: another one has begun")
+    (tmp_path / "handoff" / "closed").unlink()
+    for number in ("1", "2"):
+        (tmp_path / "handoff" / number / "whole").rename(tmp_path / "handoff" / number / DAMAGED)
     none, why = bases.find(state)
     assert offered == ["hand-off 2", "hand-off 1"]
     assert none is None and why == f"its hand-offs in {tmp_path / 'handoff'} are damaged", "nor the start"

@@ -128,6 +128,13 @@ def test_nothing_to_go_on_from_is_nothing_to_try() -> None:
     assert next_try(why, (), settings_of(state()), None, WAITS_S).reason == "it does not call cockpit.session"
 
 
+def test_what_follows_the_loop_is_not_tried_by_itself() -> None:
+    """It may be another training, which would begin with what this one has learnt."""
+    found = next_try(crash("x"), (), settings_of(state()), replace(BASE, epochs_left=0), WAITS_S)
+    assert found.wait_s is None and "had ended" in (found.reason or "")
+    assert next_try(crash("x"), (), settings_of(state()), replace(BASE, epochs_left=1), WAITS_S).wait_s is not None
+
+
 def test_a_process_that_could_tell_nothing_ran_under_what_it_was_given() -> None:
     now = state(entry("c1", "kept", 2, at=900.0), num_workers=2)
     assert begun_with(now, "given", 1000.0) == "given"

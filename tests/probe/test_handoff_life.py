@@ -15,6 +15,8 @@ from itertools import pairwise
 import pytest
 from fake_engine import ROOT, FakeEngine, script
 
+from cockpit.probe.handoff.claim import closed
+
 HANDED = ROOT / "tests" / "trainers" / "handed.py"
 NOT_RESTORED = 75
 LONG = functools.partial(pytest.param, marks=pytest.mark.long)
@@ -200,6 +202,7 @@ def test_one_process_of_a_run_hands_over(forks, run_dir):
     assert second.text == "restored None step 0\nepoch 0\nepoch 1\ndone\n"
     assert (run_dir / "handoff" / "2" / "manifest.json").read_text() == written
     assert "another process of this run" in engine.of("session")[-1]["reason"]
+    assert "come to its end" in (closed(str(run_dir / "handoff")) or ""), "said first"
     engine.close()
 
 
@@ -207,6 +210,44 @@ def test_one_process_of_a_run_hands_over(forks, run_dir):
 def test_a_second_training_in_one_process_is_a_plain_one(forks, run_dir):
     after = "again = cockpit.session(model=model); print(list(again.epochs(2)), again.restored)"
     assert forks.run(train(run_dir, after=after), run_dir=run_dir).own[-1] == "[0, 1] None"
+
+
+FOLDS = """
+import os, sys, torch
+from torch import nn
+from torch.utils.data import DataLoader
+import cockpit
+for fold in {folds}:
+    torch.manual_seed(fold)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = cockpit.session(model=model, optimizer=optimizer)
+    for epoch in run.epochs(3):
+        for x in DataLoader(torch.ones(12, 4), batch_size=4):
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        if (fold, epoch) == {fails}: raise RuntimeError("out of memory, say")
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "words"),
+    [
+        ([("[0]", (0, 1))], None),
+        pytest.param([("[0]", (0, 2))], None, marks=pytest.mark.long),
+        ([("[0, 1]", (1, 1))], "another one has begun after it"),
+        pytest.param([("[0]", None), ("[1]", (1, 1))], "come to its end", marks=pytest.mark.long),
+        pytest.param([("[0]", (0, 1)), ("[1]", (1, 1))], "may be any of them", marks=pytest.mark.long),
+    ],
+)
+def test_hand_offs_of_one_training_are_not_gone_on_from_by_another(forks, run_dir, processes, words):
+    """Folds, seeds, sweeps, one after the other in one process or several: whichever a new process comes to first
+    would begin with what another has learnt."""
+    for folds, fails in processes:
+        forks.run(script(run_dir / "src", FOLDS.format(folds=folds, fails=fails)), run_dir=run_dir)
+    found = closed(str(run_dir / "handoff"))
+    assert found is None if words is None else words in (found or ""), found
 
 
 @pytest.mark.long

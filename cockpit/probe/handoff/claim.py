@@ -5,10 +5,38 @@ A shell loop over seeds, or a launcher, may start several; what one has written 
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from .. import lives
 from .folder import made
+
+CLOSED = "closed"
+"""Among the hand-offs: why no process may begin from them after a crash. It might be another training."""
+TAKEN = "another process of this run has called cockpit.session(…) before: hand-offs are of that one"
+AGAIN = "cockpit.session(…) was called again after its loop had ended: only the first training can go on"
+OTHERS = {
+    TAKEN: "several processes of this run have called cockpit.session(…), and a new one may be any of them",
+    AGAIN: "the training that they are of has ended, and another one has begun after it",
+}
+THROUGH = "the process that they are of has come to its end"
+
+
+def close(folder: str, why: str) -> None:
+    """Say so; what was said first stands."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, CLOSED), "x", encoding="utf-8") as file:
+        file.write(why)
+
+
+def closed(folder: str) -> str | None:
+    """Why nobody may; None where whoever comes goes on with the one training that there was."""
+    try:
+        with open(os.path.join(folder, CLOSED), encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return "whose they are cannot be read"
 
 
 def claim(folder: str, life: str) -> str | None:
@@ -23,7 +51,7 @@ def claim(folder: str, life: str) -> str | None:
             os.close(handle)
     except FileExistsError:
         if _holder(path) != os.getpid():
-            return "another process of this run has called cockpit.session(…) before: hand-offs are of that one"
+            return TAKEN
     except OSError:
         pass  # a full disk must not keep anybody from going on; what cannot be written says so when it is due
     return None

@@ -14,12 +14,13 @@ from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
 from ..guard import Guard, attempt
+from ..leaving import error_words
 from ..recorder import SAVE, Recorder
 from ..registry import Registry
 from . import randomness
 from .away import Away
 from .beginning import torch_begins, write_down
-from .claim import claim, was_handed_over
+from .claim import AGAIN, OTHERS, THROUGH, claim, close, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .loaders import LoaderStates
 from .pace import Pace, count
@@ -143,6 +144,8 @@ class Handoff:
         if error is None and self.reason is None:
             self.opted_in = tuple(things)
             session, error = attempt(self._opened, things)
+        if self.reason in OTHERS:
+            close(self.folder, OTHERS[self.reason])
         if error is not None:  # of our own making
             self.reason = first_line(error)
             if self.life != FIRST:
@@ -159,7 +162,7 @@ class Handoff:
 
     def _why_not(self) -> str | None:
         if self.opted_in is not None:
-            return "cockpit.session(…) was called again after its loop had ended: only the first training can go on"
+            return AGAIN
         if self._world() > 1:
             reason = "this training has %d ranks, and a hand-off is of one process" % self._world()
             if self.life != FIRST and numbers(self.folder):
@@ -294,6 +297,12 @@ class Handoff:
         self.reason, self._hooks.on_opening = ENDED, None
         self._wishes.answer_all(ENDED)
         self._say(self.message())
+
+    def leave_word(self) -> None:
+        """The process ends: where nobody threw anything after its loop, its training has ended. Not for the script's
+        thread: the disk may hang."""
+        if self.reason == ENDED and self.epoch == self.total and error_words() is None:
+            close(self.folder, THROUGH)
 
     def at_exit(self) -> None:
         """The process ends."""
