@@ -67,8 +67,10 @@ def test_every_loss_is_that_of_one_process(state_dir: Path, tmp_path: Path, fail
         entry = restart(state_dir, "--env", "MINE=7")
         ours = running.result()
     assert entry["change"] == {"env MINE": [None, "7"]} and entry["reason"] is None, entry
-    assert entry["at_step"] % 6 == 0 and entry["stall_ms"] > 0 and "torch is imported" in entry["note"]
-    assert "MB of its own" in entry["note"]
+    assert entry["at_step"] % 6 == 0 and entry["stall_ms"] > 0
+    # its note is by now about the end of the process before, if that took long
+    ready = json.loads((state_dir / "runs" / "it" / f"life-{env['LIVES']}" / "ready.json").read_text())
+    assert ready["torch"] is True and ready["why"] == [] and ready["private_dirty_kb"] > 0
     theirs = bare(tmp_path, RELATIVE, env)
     assert losses(ours.text) == losses(theirs.text) and len(losses(ours.text)) == 6 * int(env["EPOCHS"]) + 1
     assert begins(ours.text) == begins(theirs.text) * (4 if fails else 2)

@@ -152,6 +152,9 @@ def test_what_follows(entry: Entry, view: View, state: str | None) -> None:
 def test_what_is_told() -> None:
     note = next_of(ENTRY, replace(WAITS, noted=False))
     assert isinstance(note, Move) and "97 MB of its own" in (note.note or "")
+    for torch, why, words in ((True, [], "torch is imported"), (False, ["bash runs first"], "itself: bash runs first")):
+        note = next_of(ENTRY, replace(WAITS, noted=False, ready={"torch": torch, "why": why}))
+        assert isinstance(note, Move) and f"({words})" in (note.note or "").replace("the script imports torch ", "")
     landed = next_of(APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "4"}))
     assert isinstance(landed, Move) and (landed.stall_ms, landed.step, landed.reason) == (1500.0, 96, None)
     overruled = next_of(APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "1"}))
