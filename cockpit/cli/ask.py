@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from cockpit.model.errors import CockpitError, UsageError
 from cockpit.model.knobs import show_value
@@ -22,7 +24,7 @@ CHANGES = ("undo", "redo")
 """Those that ask for a change, with all that may become of one."""
 
 DONE = {
-    "undo": "asked: {what} is taken back, to {asked}",
+    "undo": "asked: {what} is taken back{asked}",
     "redo": "asked: {what} is applied again",
     "drop": "asked: what is queued is withdrawn",
     "baseline": "the baseline is now what runs",
@@ -42,6 +44,11 @@ def call(verb: Verb, words: Words) -> int:
     if words.has("--json"):
         print(json.dumps(result))
     else:
-        asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
-        print(f"{run.name}: {DONE[verb.name].format(what=result.get('what', 'a change'), asked=asked)}")
+        print(f"{run.name}: {told(verb.name, result)}")
     return say_what_is_known(run, [result["id"]]) if verb.name in CHANGES else 0
+
+
+def told(verb: str, result: Mapping[str, Any]) -> str:
+    """What will happen, as the engine has answered."""
+    asked = " ".join(f"{name}={show_value(value)}" for name, value in result.get("asked", {}).items())
+    return DONE[verb].format(what=result.get("what", "a change"), asked=f", to {asked}" if asked else "")

@@ -94,7 +94,9 @@ class Verbs:
         changes.check_free(self._record.state)
         values = {name[len(ENV) :]: pair[side] for name, pair in (found[-1].change or {}).items() if name != RESTART}
         env = {name: None if value in (None, UNSET) else str(value) for name, value in values.items()}
-        return {**self._following.ask(env, {}, origin), "of": found[-1].id, "what": words_of(found[-1])}
+        asked = {name: UNSET if value is None else value for name, value in env.items()}
+        back = {"of": found[-1].id, "what": words_of(found[-1]), "asked": asked}
+        return {**self._following.ask(env, {}, origin), **back}
 
     def _undo(self, args: dict[str, Any]) -> dict[str, Any]:
         if (asked := self._back_by_restart(0, 0, "undo")) is not None:

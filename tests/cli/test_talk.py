@@ -6,11 +6,14 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.events import BEGAN_S, NOISY, Story, beginning, block, knob, loader, sample
 
+from cockpit.cli import ask
 from cockpit.cli.logs import first_kept, pieces
 from cockpit.cli.outcome import exit_status_of, last_output, three_lines
 from cockpit.cli.progress import Progress, clock_words
@@ -20,6 +23,7 @@ from cockpit.history.report import duration, rate_words, report_of, summary_of, 
 from cockpit.history.state import State
 from cockpit.history.status import status_of
 from cockpit.model.events import EventsDropped, LoadersSeen, ProbeLost, SetupSaved, TrainingEnded
+from cockpit.model.knobs import UNSET
 
 
 def tuned() -> tuple[Story, State]:
@@ -245,3 +249,19 @@ def test_what_runs_as_it_began_is_no_merit_of_the_change_that_was_taken_back() -
     for told in (three_lines(state), text_of(state, story.at_s)):
         (line,) = [line for line in told if line.strip().startswith("best")]
         assert line.endswith("as it began, all changes taken back")
+
+
+@pytest.mark.parametrize(
+    ("verb", "result", "words"),
+    [
+        ("undo", {"what": "num_workers 0→4", "asked": {"num_workers": 0}}, "num_workers 0→4 is taken back, to num_w"),
+        ("undo", {"what": "env MINE 7", "asked": {"MINE": UNSET}}, "env MINE 7 is taken back, to MINE=(not set)"),
+        ("undo", {"what": "started anew", "asked": {}}, "asked: started anew is taken back"),
+        ("undo", {}, "asked: a change is taken back"),
+        ("redo", {"what": "env MINE 7", "asked": {"MINE": "7"}}, "asked: env MINE 7 is applied again"),
+        ("drop", {}, "asked: what is queued is withdrawn"),
+    ],
+)
+def test_what_was_asked_for_is_said_whole_or_not_at_all(verb: str, result: dict[str, Any], words: str) -> None:
+    said = ask.told(verb, result)
+    assert words in said and not said.endswith((",", " ", "to"))

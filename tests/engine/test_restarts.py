@@ -16,6 +16,7 @@ from cockpit.engine import processes
 from cockpit.engine.runs import look
 from cockpit.engine.start import ensure_engine
 from cockpit.history.state import State
+from cockpit.model.knobs import UNSET
 from cockpit.probe import lives
 
 STEPS = 60
@@ -168,7 +169,9 @@ def test_undo_takes_the_environment_back(start) -> None:
     run = begun(start, epochs=12, hold=2)
     change = restart(run, MINE="7")
     landed(run, change)
-    back = run.ask("undo")["result"]["id"]
+    undone = run.ask("undo")["result"]
+    assert undone["asked"] == {"MINE": UNSET} and undone["what"] == "env MINE 7"
+    back = undone["id"]
     landed(run, back)
     assert not any(pair.startswith(b"MINE=") for pair in environ(run.training()))
     assert line(run, change)["outcome"] == "reverted" and line(run, back)["change"]["env MINE"][0] == "7"
