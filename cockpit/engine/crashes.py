@@ -21,6 +21,7 @@ from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.knobs import ANEW, RESTART
 from cockpit.probe import lives
+from cockpit.probe.handoff.claim import was_handed_over
 from cockpit.probe.leaving import LEFT
 
 from .bases import Bases, failed_at_once
@@ -89,17 +90,18 @@ class Crashes:
         if state.crash is not None and told.is_waiting(state):  # by an engine before this one
             self._record.happen(_not_by_itself(state.crash, LOST))
             return False
-        training = pids.training if pids is not None else None
-        cause = cause_of(status, self._left(pids), training, state.phase == "stopping")
-        owed = state.phase != "stopping" and self._is_owed()
-        if cause is None and not owed:
+        training, stopping = pids.training if pids is not None else None, state.phase == "stopping"
+        cause = cause_of(status, self._left(pids), training, stopping)
+        owed = not stopping and self._is_owed()
+        by_itself = owed or (cause is not None and self._facts.get("on_crash") == BY_ITSELF)
+        if cause is None and not owed and (stopping or not status or not self._has_begun_nothing()):
             return False
         cause = cause or f"ended with status {status} before its first step"
         if cause.startswith(told.KILLED) and (of_memory := self._beginnings.oom.words()) is not None:
             cause = f"{cause}: {of_memory}"
         base, why = self._base(state)
         crash = self._crash(state, status, cause, base, why)
-        if base is None or not (owed or self._facts.get("on_crash") == BY_ITSELF):
+        if base is None or not by_itself:
             reason = self.still() if crash.offered else None
             self._record.happen(crash if reason is None else _not_by_itself(crash, reason, offered=False))
             return False
@@ -117,6 +119,11 @@ class Crashes:
         it: then it is tried again though nobody has asked for tries."""
         plan = lives.read(str(self._run.life), lives.PLAN)
         return bool(plan.get("stopped") or plan.get("old")) and failed_at_once(str(self._run.life))
+
+    def _has_begun_nothing(self) -> bool:
+        """Whether a process that was handed to has ended by itself without a step: what it was given is there still,
+        for a person who has mended the script."""
+        return was_handed_over(str(self._run.life)) and failed_at_once(str(self._run.life))
 
     def _base(self, state: State) -> tuple[Base | None, str | None]:
         """From what the next try goes on: not from what was gone on from in vain, as long as there is anything else."""

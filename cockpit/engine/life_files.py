@@ -9,6 +9,7 @@ import contextlib
 import os
 
 from cockpit.probe import lives
+from cockpit.probe.leaving import LEFT
 
 WORDS_LONGEST = 300
 
@@ -30,6 +31,11 @@ def changed_s(path: str) -> float | None:
         return os.stat(path).st_mtime
     except OSError:
         return None
+
+
+def error_of(life: str) -> str:
+    """What nobody caught in it; empty where it left no word."""
+    return str(lives.read(life, LEFT).get("error") or "")
 
 
 def last_line(path: str) -> str:

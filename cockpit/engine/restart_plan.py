@@ -19,6 +19,7 @@ from cockpit.model.counts import noun
 from cockpit.model.environment import AS_BEGAN, PLAIN, check_variable
 from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
+from cockpit.probe import lives
 
 from . import next_environ
 from .changes import check_running
@@ -135,7 +136,8 @@ class View:
     where that is no hand-off of the process before. ``words``: the last line that its imports printed. ``back``: how
     the new process ended, where the one of before runs in its place.
     ``lingered_s``: for how long the process that has handed over was seen after that; ``lingers``: it is there still.
-    ``held``: where its script has caught its end.
+    ``held``: where its script has caught its end. ``back_stepped``: what began in the new one's place goes on.
+    ``error``: what nobody caught in the new process.
     """
 
     folder: bool = False
@@ -154,6 +156,9 @@ class View:
     lingered_s: float = 0.0
     lingers: bool = False
     held: str | None = None
+    back_stepped: bool = False
+    error: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,8 @@ def next_of(entry: Entry, view: View) -> Move | Tell | None:
         return _handed_over(entry, view)
     if not view.folder:
         return Move("refused", "cockpit's engine was lost before the new process was started", call_off=True)
+    if view.go.get(lives.BY_SCRIPT):
+        return Move("refused", f"the script could not begin again: {view.go.get('refused')}", call_off=True)
     if view.failed is not None:
         return Move("refused", view.failed, call_off=True)
     if view.status is not None:
@@ -212,8 +219,7 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
     if entry.state == "queued":
         return Move("applying", step=step)
     if view.back is not None:
-        reason = f"the new process ended with {_ended(view.back)} before its first step"
-        return Move("rolled_back", f"{reason}; goes on from {view.base or 'the hand-off'} as it was before", step=step)
+        return _gone_back(entry, view, step)
     if view.status is not None and view.stepped_s is None:
         return None  # that is the end of the run, and told as such
     if view.stepped_s is None or view.env is None:
@@ -236,6 +242,26 @@ def _handed_over(entry: Entry, view: View) -> Move | None:
         stall_ms=1000.0 * max(0.0, view.stepped_s - float(began_s)) if began_s is not None else None,
         in_force={name: _in_force(name, found.get(name, value), value) for name, value in entry.asked.items()},
     )
+
+
+def _gone_back(entry: Entry, view: View, step: int) -> Move | None:
+    """The same script begins as it was before, and may fail for the same reason: only a step of it says that it goes
+    on."""
+    why = f" ({view.error})" if view.error else ""
+    failed = f"the new process ended with {_ended(view.back or 0)} before its first step{why}"
+    if view.back_stepped:
+        return Move("rolled_back", f"{failed}; goes on from {view.base or 'the hand-off'} as it was before", step=step)
+    if view.status is not None:
+        left = f"{view.base or _name_of(view.go)} is left: cockpit restart {view.run} goes on from it"
+        again = f"so did the one that began as it was before (status {view.status})"
+        return Move("ended", f"{failed}, and {again}; {left}", step=step)
+    note = f"{failed}: it begins once more, as it was before"
+    return Move("applying", note=note, step=step) if note != entry.note else None
+
+
+def _name_of(go: Mapping[str, Any]) -> str:
+    number = str(go.get(lives.HANDOFF)).rpartition("/")[2]
+    return f"hand-off {number}" if number.isdigit() else "the hand-off"
 
 
 def _of_the_one_before(view: View) -> str | None:

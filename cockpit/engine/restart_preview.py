@@ -24,7 +24,8 @@ HASH_SEED = "PYTHONHASHSEED"
 def preview(state: State, standing: Standing, env: Mapping[str, str | None], inject: str) -> dict[str, Any]:
     """``reason``: why it cannot be had, None where it can. ``values``: by name what the present process was started
     with, as far as that may be shown; ``set_early``: what the script sets by itself, whatever the environment says;
-    ``other_hashes``: whether the new process goes through sets of strings in another order."""
+    ``other_hashes``: whether the new process goes through sets of strings in another order; ``doubt``: why it may not
+    be able to restore what it is handed."""
     known, environ = state.environment or {}, standing.environ
     try:
         wanted(state, standing, env, inject)
@@ -35,9 +36,10 @@ def preview(state: State, standing: Standing, env: Mapping[str, str | None], inj
     found = (
         {} if environ is None else {name: told(known, name, theirs(name, environ.get(name), inject)) for name in names}
     )
-    handed = standing.session.get("names") if standing.session is not None else None
+    session = standing.session or {}
     seed = (environ or {}).get(HASH_SEED)
     return {
-        "reason": reason, "values": found, "set_early": list(standing.set_early), "names": list(handed or ()),
+        "reason": reason, "values": found, "set_early": list(standing.set_early),
+        "names": list(session.get("names") or ()), "doubt": session.get("doubt"),
         "other_hashes": environ is not None and (seed in (None, "", "random") or HASH_SEED in env),
     }  # fmt: skip

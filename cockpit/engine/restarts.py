@@ -26,7 +26,7 @@ from cockpit.probe.lives import LOG
 from . import preload, processes
 from .hear import Ears
 from .launch import INJECT
-from .life_files import changed_s, is_handed_over, last_line
+from .life_files import changed_s, error_of, is_handed_over, last_line
 from .likeness import likeness_of
 from .next_argv import program_before, waiting_first
 from .next_environ import theirs
@@ -67,7 +67,8 @@ class Restarts:
         except OSError as error:
             self._moved(change, Move("refused", f"the new process could not be started: {error}"))
             raise CockpitError(f"the new process could not be started: {error}") from error
-        return {"id": change, "note": self._changed_since()}
+        notes = [note for note in (self._changed_since(), self._said("doubt")) if note]
+        return {"id": change, "note": "; ".join(notes) or None}
 
     def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:
         """What asking would come to; nothing is begun."""
@@ -156,6 +157,9 @@ class Restarts:
             base=None if base is None else str(base),
             words=last_line(os.path.join(folder, LOG)),
             held=str(said.get("what")) if said.get("state") == "held" else None,
+            back_stepped=lives.has(os.path.join(folder, BACK), lives.STEPPED),
+            run=self._record.state.run,
+            error=error_of(folder),
             **self._lingering(folder),
         )
 
@@ -217,6 +221,11 @@ class Restarts:
             room=room_of(self._run, pids.training) if pids else UNKNOWN,
         )
 
+    def _said(self, name: str) -> Any:
+        """What the training has told of itself beside what it hands over."""
+        lead = self._ears.lead()
+        return (lead.session or {}).get(name) if lead is not None else None
+
     def _set_early(self) -> tuple[str, ...]:
         """What the script sets before it imports torch. A process in which torch was there before the script cannot
         tell; what the one before it told stands in its plan."""
@@ -243,6 +252,7 @@ class Restarts:
         cold = [f"{first} runs first"] if first else [*why_cold(early), *room]
         found = (dict(lead.found) if lead else {}) or read_json(self._run.life / lives.PLAN).get("found")
         waits = {"cold": cold, "set_early": list(early), "found": found, "first": first}
+        waits["script"] = self._said("script") or {}
         write_json(prepared / lives.PLAN, {**facts_of, **waits})
         self._written = None
         self._write_start(str(prepared), change)

@@ -24,6 +24,7 @@ _FROM = {
     "settling": PENDING,
     "refused": PENDING,
     "dropped": PENDING,
+    "ended": PENDING,
     "rolled_back": (*PENDING, "settling", "kept"),
 }
 """The states in which a change takes each word of the probe."""
@@ -74,7 +75,7 @@ def moved(state: State, event: ChangeMoved) -> State:
         return _landed(state, after, event)
     if event.state == "rolled_back" and entry.landed_s is not None:
         return _rolled_back(state, after, event)
-    if event.state in ("refused", "rolled_back"):
+    if event.state in ("refused", "rolled_back", "ended"):
         before = event.before or {}
         asked = entry.asked.items()
         change = {name: (_found(state, name, before[name]), value) for name, value in asked if name in before}

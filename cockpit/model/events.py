@@ -219,7 +219,8 @@ class ChangeAsked:
 
 @dataclass(frozen=True)
 class ChangeMoved:
-    """The probe reports on a change: ``applying``, ``settling`` (in force), ``rolled_back``, ``refused``, ``dropped``.
+    """The probe reports on a change: ``applying``, ``settling`` (in force), ``rolled_back``, ``refused``, ``dropped``,
+    ``ended`` (the training did, under it).
 
     ``drain``: batches the old workers had made or begun at the swap; ``capacity``: of the new loader. ``note``: what
     is to be known before it is applied (``queued`` tells that alone). ``before`` / ``in_force``: values as found.

@@ -24,6 +24,8 @@ TRAINED = "trained."
 """Before the pid of each process that has made a step."""
 HANDOFF = "handoff"
 """The key in ``go`` without which it says that this life was given up."""
+BY_SCRIPT = "by_script"
+"""The key in such a ``go`` of a new process whose script could not begin: why stands beside it."""
 
 
 def folders(run: str) -> Iterator[tuple[int, str]]:

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from . import at_import, expendable, lives
+from .begins_again import Script
+from .guard import attempt
 
 LOOK_S = 2.0
 LEAVE_S, KILL_S = 30.0, 10.0
@@ -38,8 +40,11 @@ def wait(folder: str, waiter: Any) -> None:
         old = Other(int(plan["old"]["pid"]), plan["old"].get("started_ticks"))
         restore = expendable.offer()
         facts = _make_warm(waiter, plan)
+        script = Script(folder, plan.get("script") or {})
+        if _gives_up(folder, script):
+            os._exit(0)
         lives.link(folder, lives.READY, facts)
-        if not _is_our_turn(folder, old, float(plan.get("leave_s", LEAVE_S))):
+        if not _is_our_turn(folder, old, script, float(plan.get("leave_s", LEAVE_S))):
             os._exit(0)
         _take_output(str(plan["output"]), os.path.join(folder, lives.LOG))
         _take_over(waiter)
@@ -169,7 +174,13 @@ def _memory() -> dict[str, Any]:
     return found
 
 
-def _is_our_turn(folder: str, old: Other, leave_s: float) -> bool:
+def _gives_up(folder: str, script: Script) -> bool:
+    """The script could not begin as it lies there now, so nobody is to hand over; who has just done so is followed."""
+    why, _ = attempt(script.why_not)
+    return why is not None and bool(attempt(lives.claim_go, folder, {"refused": why, lives.BY_SCRIPT: True})[0])
+
+
+def _is_our_turn(folder: str, old: Other, script: Script, leave_s: float) -> bool:
     """Whether the old process has handed over and is gone. It is waited for by the kernel; a ``go`` is looked for now
     and then only so that one who cannot end after it is helped to."""
     steps: list[tuple[float, Callable[[], None]]] = [
@@ -182,6 +193,8 @@ def _is_our_turn(folder: str, old: Other, leave_s: float) -> bool:
             since = time.monotonic()
             if lives.HANDOFF not in lives.read(folder, lives.GO):
                 return False
+        if since is None and _gives_up(folder, script):
+            return False
         while since is not None and steps and time.monotonic() - since >= steps[0][0]:
             steps.pop(0)[1]()
     old.close()

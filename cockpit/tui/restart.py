@@ -154,7 +154,10 @@ def cost_words(view: View, draft: Draft) -> tuple[str, str]:
     when = hands_over(view.known)
     order = ". A set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
     sets = order if draft.answer.get("other_hashes") is True else ""
-    return f"no step is lost{with_it}. The training hands over {when}; until then it can be called off{sets}", "text"
+    again = '. The first lines of the script run again: what they open with "w" is emptied'
+    doubt = f". {clean(str(draft.answer['doubt']))}" if draft.answer.get("doubt") else ""
+    lands = f"The training hands over {when}; until then it can be called off"
+    return f"no step is lost{with_it}. {lands}{again}{sets}{doubt}", "worse" if doubt else "text"
 
 
 def _progress(view: View, width: int) -> list[Row]:

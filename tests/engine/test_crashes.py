@@ -152,7 +152,10 @@ def test_handed_over_to_processes_that_all_fail_it_is_tried_again_and_offered(st
     assert (state.exit_status, processes_begun(run)) == (9, 1) and state.crash is not None and state.crash.offered
     assert [crash.cause for crash in state.crashes] == ["ended with status 9 before its first step"] * 2
     assert state.crash.reason is not None and "twice under the same settings" in state.crash.reason
-    assert [entry.state for entry in state.ledger] == ["rolled_back", "ended"], state.ledger
+    assert [entry.state for entry in state.ledger] == ["ended", "ended"], state.ledger
+    told = state.ledger[0].reason or ""
+    assert "so did the one that began as it was before (status 9)" in told and "goes on from the hand-off" not in told
+    assert f"is left: cockpit restart {state.run}" in told, told
 
 
 @pytest.mark.long

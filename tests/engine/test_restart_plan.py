@@ -140,7 +140,11 @@ GONE = replace(WAITS, go=GO, told=True)
         (APPLYING, GONE, None),
         (APPLYING, replace(GONE, stepped_s=101.5), None),
         (APPLYING, replace(GONE, stepped_s=101.5, env={"OMP_NUM_THREADS": "4"}), "settling"),
-        (APPLYING, replace(GONE, back=9), "rolled_back"),
+        (ENTRY, replace(WAITS, go={"refused": "x", "by_script": True}, told=True, status=0, keeper=False), "refused"),
+        (APPLYING, replace(GONE, back=9), "applying"),
+        (APPLYING, replace(GONE, back=9, back_stepped=True), "rolled_back"),
+        (APPLYING, replace(GONE, back=9, back_stepped=True, status=0), "rolled_back"),
+        (APPLYING, replace(GONE, back=9, status=75), "ended"),
         (APPLYING, replace(GONE, status=9), None),
     ],
 )
@@ -164,8 +168,27 @@ def test_what_is_told() -> None:
         isinstance(died, Move)
         and died.reason == "the new process ended with status 70 before its turn: ImportError: no"
     )
-    back = next_of(APPLYING, replace(GONE, back=9))
+    back = next_of(APPLYING, replace(GONE, back=9, back_stepped=True))
     assert isinstance(back, Move) and "status 9 before its first step" in (back.reason or "")
+    gone = next_of(ENTRY, replace(WAITS, go={"refused": "train.py is gone", "by_script": True}))
+    assert isinstance(gone, Move) and gone.reason == "the script could not begin again: train.py is gone"
+
+
+def test_nothing_is_said_to_go_on_before_it_does() -> None:
+    """The way back runs the same script: it may fail as the new process did, and then the run is over."""
+    failed = replace(GONE, back=1, error="FileExistsError: out", run="it", go={**GO, "handoff": "/runs/it/handoff/3"})
+    begins = next_of(APPLYING, failed)
+    assert isinstance(begins, Move) and (begins.state, begins.reason) == ("applying", None)
+    assert begins.note == (
+        "the new process ended with status 1 before its first step (FileExistsError: out): "
+        "it begins once more, as it was before"
+    )
+    assert next_of(replace(APPLYING, note=begins.note), failed) is None, "said once"
+    over = next_of(replace(APPLYING, note=begins.note), replace(failed, status=1))
+    assert isinstance(over, Move) and (over.reason or "").endswith(
+        "and so did the one that began as it was before (status 1); hand-off 3 is left: "
+        "cockpit restart it goes on from it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -260,10 +260,16 @@ ROWS = (
     ),
     Row(
         ANEW,
-        "the new environment makes Python, torch or an import fail; or a library cannot be preloaded",
-        "the old process trains on; refused with the last line of the import's output",
-        NOTHING,
+        "the new environment makes Python, torch or an import fail; or a library cannot be preloaded; the script, or a "
+        "module of its own, is half edited or gone; what it trains was rebuilt since `cockpit.session`",
+        "the old process trains on; refused with the last line of the import's output, the file and line, or what was "
+        "rebuilt",
+        "no hand-off is written that could not be restored; the one of before stays",
         tests=(
+            "tests/probe/test_begins_again.py::test_what_has_become_of_the_script",
+            "tests/probe/test_handoff_structure.py::test_what_was_rebuilt_is_named_where_torch_would_not_load_it",
+            "tests/e2e/test_begins_once.py::test_a_script_that_is_half_edited_is_left_alone",
+            "tests/e2e/test_begins_once.py::test_what_was_rebuilt_meanwhile_is_not_handed_over",
             "tests/engine/test_restarts.py::test_a_process_that_cannot_begin_leaves_the_old_one_alone",
             "tests/probe/test_taking_over.py::test_imports_that_fail_end_it_before_its_turn",
             "tests/engine/test_restart_preview.py::test_a_library_that_would_be_passed_over_is_told_of_first",
@@ -273,9 +279,11 @@ ROWS = (
         ANEW,
         "the new process fails before its first step",
         "the environment of before goes on from the same hand-off, with or without an engine; rolled back. If that "
-        "fails, too, it is tried again, as after a crash, and then offered",
+        "fails, too (it is the same script), that is told, it is tried again, as after a crash, and then offered",
         NOTHING,
         tests=(
+            "tests/e2e/test_begins_once.py::test_a_beginning_that_fails_twice_ends_the_run_and_says_so",
+            "tests/engine/test_restart_plan.py::test_nothing_is_said_to_go_on_before_it_does",
             "tests/engine/test_restarts.py::"
             "test_a_process_that_fails_before_its_first_step_gives_way_to_the_environment_of_before",
             "tests/probe/test_taking_over.py::test_back_to_what_was",

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
+from .. import begins_again
 from ..guard import Guard, attempt
 from ..leaving import error_words
 from ..recorder import SAVE, Recorder
@@ -26,6 +28,7 @@ from .loaders import LoaderStates
 from .pace import Pace, count
 from .session import Session, SessionError
 from .state import gathered, put
+from .structure import Structure
 from .telling import ENDED, NOT_IN_LOOP, NOT_OPTED_IN, tell
 from .unsaid import Unsaid
 from .wish import FAILED, GONE, HELD, SPARED, WRITING, WRITTEN, Wish, Written
@@ -82,6 +85,7 @@ class Handoff:
         self.pace.restart()
         self._found: Found | None = None
         self._progress: tuple[int, ...] = ()
+        self._built, self._modules = Structure(self._torch, {}), 0
 
     # ---- what others may know and ask; any thread ----
 
@@ -111,6 +115,7 @@ class Handoff:
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
             "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing,
             "reason": self.reason_now, "passed": list(self.passed), "step": self._restored_step, "change": self._change,
+            "doubt": self._built.doubt, "script": begins_again.of_this_process(),
         }  # fmt: skip
 
     def last_words(self) -> list[dict[str, Any]]:
@@ -155,6 +160,7 @@ class Handoff:
 
     def _opened(self, things: dict[str, Any]) -> Session:
         session = Session(self, things)
+        self._built = Structure(self._torch, things)
         if self.life != FIRST:
             self._restore(session)
         self._hooks.on_opening = self.loaders.on_opening
@@ -234,6 +240,10 @@ class Handoff:
             self._wishes.answer_all(self.reason)
 
     def _at_boundary(self, session: Session, done: int) -> None:
+        changed = self._built.look()
+        if changed or len(sys.modules) != self._modules:  # said before anybody asks for a new process
+            self.reason, self._modules = self._built.cannot, len(sys.modules)
+            self._say(self.message())
         wishes = self._wishes.taken()
         due = self.pace.is_due(done)
         if wishes or (due and not self.pace.is_too_soon(self._recorder.clock())):
@@ -265,7 +275,7 @@ class Handoff:
             self._say(written.message(None, FAILED if written.reason else WRITTEN))
         gone: str | None = None
         for wish in wishes:
-            state, reason = followed(wish, written, (self.total or 0) - done)
+            state, reason = followed(wish, written, (self.total or 0) - done, self._built.doubt)
             self._wishes.answer(wish, written._replace(reason=reason), state)
             gone = wish.id if state == GONE else gone
         if gone is not None:
@@ -281,6 +291,8 @@ class Handoff:
             raise Refused("this training has %d ranks, and a hand-off is of one process" % self._world())
         if self._how_far() == self._progress:
             raise Refused("no step was seen in epoch %d: the loop over run.epochs(n) is not the training's" % done)
+        if self._built.cannot is not None:
+            raise Refused(self._built.cannot)
         state, contents = gathered(torch, session.things, recorder, self._registry, self.loaders, self._unsaid)
         if limit is not None and contents.nbytes > limit:
             raise Refused("it would be %s, more than the %s allowed" % (words_of(contents.nbytes), words_of(limit)))
@@ -294,7 +306,7 @@ class Handoff:
         """The loop has ended, was left, or the process ends in it: nothing keeps the script's things any longer."""
         if self.opted_in is None:
             return
-        self.reason, self._hooks.on_opening = ENDED, None
+        self.reason, self._hooks.on_opening, self._built = ENDED, None, Structure(self._torch, {})
         self._wishes.answer_all(ENDED)
         self._say(self.message())
 

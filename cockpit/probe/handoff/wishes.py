@@ -10,10 +10,11 @@ import contextlib
 from collections import deque
 from typing import Any, Callable
 
+from ..begins_again import changed_since_looked
 from ..guard import attempt
 from ..lives import claim_go
 from .folder import first_line
-from .telling import GIVEN_UP, LAST
+from .telling import GIVEN_UP, LAST, tell
 from .wish import FAILED, GONE, QUEUED, WRITTEN, Wish, Written
 
 
@@ -61,13 +62,18 @@ class Wishes:
         return found
 
 
-def followed(wish: Wish, written: Written, left: int) -> tuple[str, str | None]:
+def followed(wish: Wish, written: Written, left: int, doubt: str | None = None) -> tuple[str, str | None]:
     """What becomes of a wish after the writing, with so many epochs ``left``. GONE: another process is this training
-    now, for good."""
+    now, for good. ``doubt``: why it may not be able to restore what it is given."""
     if written.reason is not None or wish.life is None:
         return (FAILED if written.reason else WRITTEN), written.reason
     if left <= 0:
         return FAILED, LAST
+    changed = changed_since_looked(wish.life)
+    if changed is not None:
+        return FAILED, changed
+    if doubt is not None:
+        tell(doubt)
     go = {"handoff": written.path, "epoch": written.epoch, "step": written.step, "epochs_left": left}
     claimed, error = attempt(claim_go, wish.life, go)
     if error is not None:
