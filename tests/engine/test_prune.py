@@ -55,7 +55,8 @@ def test_later_processes_and_hand_offs_go_with_it(tmp_path: Path, few: None) -> 
         run = ended(tmp_path, name, NOW_S - 9.0 * KEPT_S - ord(name))
         for folder in ("handoff/1", "handoff/2.new", "handoff/3.gone", "life-2/back", ".life-3.77"):
             (run.data / folder).mkdir(parents=True)
-        (run.data / "handoff" / "life-1.pid").write_text("7")
+        for file in ("life-1.pid", "life-2-back.pid", "closed", "began", ".began.77"):
+            (run.data / "handoff" / file).write_text("7")
         (run.data / "handoff" / "1" / "state.pt").write_text("x")
         (run.data / "left.json").write_text("{}")
     (tmp_path / "d" / "handoff" / "notes").mkdir()
