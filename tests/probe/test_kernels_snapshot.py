@@ -131,7 +131,7 @@ def test_frozen_parameters_cost_nothing_and_are_named_if_they_have_changed():
     assert taken.put_back() == []
     with torch.no_grad():
         model.one.weight.add_(1)
-    assert taken.put_back() == ["1 frozen parameters"]
+    assert taken.put_back() == ["1 frozen parameter"]
     assert model.one.weight not in set(snapshot.trained([model], []))
 
 

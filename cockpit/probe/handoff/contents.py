@@ -11,6 +11,7 @@ import pickle
 import zlib
 from typing import Any, NamedTuple
 
+from ..aside import Aside
 from ..memory import memory_of
 
 PROTOCOL = 2
@@ -77,7 +78,9 @@ def checksum(torch: Any, tensor: Any) -> int | None:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta" or tensor.is_nested:
         return None
     with torch.no_grad():
-        plain = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+        plain = tensor.detach()
+        if plain.device.type != "cpu" or plain.is_conj() or plain.is_neg() or not plain.is_contiguous():
+            plain = Aside(torch).copy(plain, torch.device("cpu"), packed=True)
     length = plain.numel() * plain.element_size()
     if not length:
         return 0

@@ -8,7 +8,6 @@ autocast was asked for.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Callable
 
 from ..groups import Refused
 from ..guard import UNSEEN, disguise
+from .snapshot import scalers
 
 OFF, BF16, FP16 = "off", "bf16", "fp16"
 CHOICES = (OFF, BF16, FP16)
@@ -199,12 +199,7 @@ def check(torch: Any, module: Any, device: str, word: str) -> None:
 
 def scaler_in_use(torch: Any) -> bool:
     """Whether the script has an enabled GradScaler that has scaled a loss. Looks through all objects: ask seldom."""
-    kind = torch.amp.grad_scaler.GradScaler
-    return any(
-        isinstance(thing, kind) and thing._enabled and thing._scale is not None
-        for thing in gc.get_objects()
-        if issubclass(type(thing), kind)
-    )
+    return bool(scalers(torch))
 
 
 def _short(dtype: Any) -> str:

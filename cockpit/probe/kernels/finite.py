@@ -7,6 +7,7 @@ only what stays, or has spoilt the parameters, is told.
 
 from __future__ import annotations
 
+import cmath
 import math
 import weakref
 from collections import deque
@@ -53,7 +54,7 @@ class Finiteness:
     def was(self, tensors: Any) -> None:
         """A backward of a forward from before begins: what it starts from is how things were. Waits for it."""
         for tensor in self._losses(tensors):
-            self.was_finite = self.was_finite and bool(tensor.detach().isfinite().all())
+            self.was_finite = self.was_finite and is_finite(tensor.detach())
 
     def was_after(self) -> None:
         """It has run."""
@@ -162,6 +163,10 @@ class Finiteness:
         totals: dict[Any, Any] = {}
         with self._torch.no_grad():
             for parameter in self._alive():  # what is not finite stays so in any sum
+                if parameter.device.type == "cpu" and parameter.dtype != self._torch.float32:  # it would be copied
+                    if not is_finite(parameter.detach()):
+                        return False
+                    continue
                 part = parameter.detach().sum(dtype=self._torch.float32)
                 totals[part.device] = part + totals.get(part.device, 0)
             return all(math.isfinite(total.item()) for total in totals.values())
@@ -176,4 +181,14 @@ class Finiteness:
 
 
 def _any(gradient: Any) -> bool:
-    return bool(gradient.detach().any())
+    gradient = gradient.detach()
+    if gradient.device.type == "cpu":  # where "any" makes a mask as long as the gradient first
+        return bool(gradient.count_nonzero())
+    return bool(gradient.any())
+
+
+def is_finite(tensor: Any) -> bool:
+    """Waits for it. Masks as long as the tensor are made only where its sum is not finite, which may be too large."""
+    if tensor.device.type == "cpu" and cmath.isfinite(tensor.sum().item()):
+        return True
+    return bool(tensor.isfinite().all())

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Callable
 
+from ..aside import Aside
+
 LARGEST = 16 * 2**20
 """Bytes of a buffer that is still kept: statistics are small, what is larger are tables that no forward changes."""
 INPUT_BYTES = 256 * 2**20
@@ -44,8 +46,9 @@ class Kept:
         if numpy is not None and hasattr(numpy, "get_state"):
             drawn = numpy.get_state()
             self._back.append(lambda: numpy.set_state(drawn))
+        aside = Aside(torch)
         self._buffers = [
-            (owner._buffers, name, tensor, tensor.detach().clone())
+            (owner._buffers, name, tensor, aside.copy(tensor))
             for owner in module.modules()
             for name, tensor in owner._buffers.items()
             if tensor is not None and tensor.numel() * tensor.element_size() <= LARGEST
@@ -75,6 +78,7 @@ class Inputs:
     def __init__(self, torch: Any, inputs: Any) -> None:
         self._torch = torch
         self._left, self._bytes = INPUTS, INPUT_BYTES
+        self._aside = Aside(torch)
         self._whole = True
         """Whether all was looked at that may be or hold a tensor."""
         self._met: dict[int, tuple[Any, int, Any]] = {}
@@ -112,7 +116,7 @@ class Inputs:
         if size > self._bytes:
             return None
         try:
-            copy = tensor.detach().clone()
+            copy = self._aside.copy(tensor)
         except (RuntimeError, MemoryError):
             return None
         self._bytes -= size

@@ -6,11 +6,13 @@ set what nobody asked for, and reports what the getter says, never what was aske
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any, Callable
 
 from ...model.knobs import SCRIPT, Value
+from ..aside import Aside
 from ..groups import Refused
 from ..refusals import Refusal
 
@@ -135,12 +137,13 @@ def changes_products(torch: Any) -> bool:
     """
     before = torch.get_float32_matmul_precision()
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        left = torch.linspace(0.1, 1.7, 256 * 256, dtype=torch.float32, device="cpu").reshape(256, 256).sin()
+        room = functools.partial(Aside(torch).empty, dtype=torch.float32, size=4 * 256 * 256)
+        left = torch.linspace(0.1, 1.7, 256 * 256, out=room(256 * 256)).sin_().view(256, 256)
         products = []
         try:
             for precision in MATMUL_CHOICES:
                 torch.set_float32_matmul_precision(precision)
-                products.append(left @ left)
+                products.append(torch.mm(left, left, out=room((256, 256))))
         finally:
             torch.set_float32_matmul_precision(before)
     return any(not torch.equal(products[0], product) for product in products[1:])

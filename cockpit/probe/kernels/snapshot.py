@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
 from ...model.counts import counted
+from ..aside import Aside
 from ..preflight import look, words_of
 
 SHARE = 0.25
@@ -108,12 +109,14 @@ class Snapshot:
     def __init__(self, torch: Any, modules: Iterable[Any], optimizers: Optimizers, where: Room) -> None:
         self._torch = torch
         self._where = where.where
+        self._aside = Aside(torch)
         self.opaque: set[str] = set()
         modules, optimizers = list(modules), _once(optimizers)
         with torch.no_grad():
             self._tensors = [self._tensor(tensor) for tensor in trained(modules, optimizers)]
             self._states = [(weakref.ref(o), self._map(o.state, DEEPEST)) for o in optimizers]
             self._scalers = [(weakref.ref(s), self._scaler(s)) for s in scalers(torch)]
+        del self._aside  # what it has begun lies with the copies
         self._frozen = [(weakref.ref(p), p._version) for m in modules for p in m.parameters() if not p.requires_grad]
 
     def put_back(self) -> list[str]:
@@ -147,13 +150,13 @@ class Snapshot:
         return lambda now: value
 
     def _tensor(self, tensor: Any) -> Restore:
-        copied = tensor.detach().to(self._where.get(tensor.device, tensor.device), copy=True)
+        copied = self._aside.copy(tensor, self._where.get(tensor.device))
         ref, device = weakref.ref(tensor), tensor.device
 
         def restore(now: Any) -> Any:
             found = ref()
             if found is None or found.shape != copied.shape:
-                return copied.to(device)  # replaced since: what was there is gone
+                return copied.to(device, copy=True)  # replaced since: what was there is gone
             found.data.copy_(copied)  # as data: a graph that is still needed must not refuse it
             return found
 

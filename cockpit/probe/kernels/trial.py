@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ...model.knobs import SCRIPT, Value
+from ..aside import Aside
 from ..guard import _raised_by_signal_handler as raised_by_signal_handler
 from ..outcomes import why
 from ..recorder import Recorder
 from . import snapshot
 from .autocast import inside_backward, scaler_in_use
-from .finite import Finiteness
+from .finite import Finiteness, is_finite
 
 CONCERNED = ("autocast", "compile", "matmul")
 """Knobs that change what is computed. A batch size that diverges is the user's own affair."""
@@ -100,10 +101,10 @@ class Trial:
         return gradient is None or gradient._version != self._cleared[3]
 
     def _kept_gradients(self) -> list[tuple[weakref.ref[Any], Any]] | None:
-        parameters = self._parameters()
+        copy = Aside(self.torch).copy
         try:
-            return [(weakref.ref(p), None if p.grad is None else p.grad.detach().clone()) for p in parameters]
-        except RuntimeError:  # no memory for it
+            return [(weakref.ref(p), None if p.grad is None else copy(p.grad)) for p in self._parameters()]
+        except (RuntimeError, MemoryError):  # no memory for it
             return None
 
     def after_backward(self) -> None:
@@ -124,7 +125,7 @@ class Trial:
             return
         with self.torch.no_grad():
             found = [p for p in self._parameters() if p.grad is not None and not p.grad.is_sparse]
-            if all(bool(parameter.grad.isfinite().all()) for parameter in found):
+            if all(is_finite(parameter.grad) for parameter in found):
                 return
             for parameter in found:
                 parameter.grad.zero_()
@@ -145,7 +146,7 @@ class Trial:
             for ref, kept in self._gradients:
                 parameter = ref()
                 if parameter is not None:  # zeros, not None: scripts look at their gradients, scalers insist on some
-                    parameter.grad = self.torch.zeros_like(parameter) if kept is None else kept
+                    parameter.grad = self.torch.zeros_like(parameter) if kept is None else kept.clone()
         self._gradients = None
         inner = getattr(error, "inner_exception", None)
         words = why(inner if isinstance(inner, Exception) else error)
@@ -190,7 +191,7 @@ class Trial:
         with self.torch.no_grad():
             for parameter in self._parameters():
                 gradient = parameter.grad
-                if gradient is not None and not gradient.is_sparse and not bool(gradient.isfinite().all()):
+                if gradient is not None and not gradient.is_sparse and not is_finite(gradient):
                     gradient.zero_()
 
 
