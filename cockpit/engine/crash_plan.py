@@ -10,12 +10,13 @@ import json
 import math
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from cockpit.history.ends import ENDED
 from cockpit.history.knobs import tuned_loaders, tuned_setup
 from cockpit.history.state import Entry, State
-from cockpit.history.trials import is_restart
+from cockpit.history.trials import is_restart, words_of
 from cockpit.model.counts import counted
 from cockpit.model.crash import Crashed
 from cockpit.model.knobs import ENV, SCRIPT, UNSET, Value
@@ -129,6 +130,18 @@ def suspects(state: State) -> tuple[Entry, ...]:
     )
 
 
+def ended_under(state: State) -> list[Entry]:
+    """Changes that nobody has seen to be good: closed at its end, or at the crash that would have been tried again."""
+    since_s = min((at_s for at_s in (state.crash and state.crash.at_s, state.ended_s) if at_s), default=0.0)
+    return [entry for entry in state.ledger if entry.state == ENDED and entry.state_s >= since_s]
+
+
+def without_words(taken_back: Sequence[Entry]) -> str:
+    """What is added to what is told of a next process, where changes are taken back for it."""
+    names = [words_of(entry) for entry in taken_back if set(entry.asked) != {ANEW_KNOB}]
+    return f"; without {', '.join(names)}" if names else ""
+
+
 def begun_with(state: State, settings: object, began_s: object) -> str:
     """The word of the settings in force. ``settings``: what the process began with at ``began_s``.
 
@@ -211,3 +224,9 @@ def next_try(
     if failed >= TWICE:
         return Next(None, "given up: it crashed twice under the same settings without coming any further")
     return Next(waits_s[number - 1], None, number)
+
+
+def not_by_itself(crash: Crashed, reason: str | None, offered: bool = True) -> Crashed:
+    """The same crash where nothing follows it by itself, for this reason."""
+    offered = offered and crash.offered
+    return replace(crash, next_s=None, number=0, change=None, reason=reason, back=(), offered=offered)

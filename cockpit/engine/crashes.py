@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.history import crash as told
-from cockpit.history.ends import ENDED
 from cockpit.history.state import State
-from cockpit.history.trials import entry_of, words_of
 from cockpit.model.crash import Crashed, Resumed
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
@@ -34,11 +32,14 @@ from .crash_plan import (
     Settings,
     begun_with,
     cause_of,
+    ended_under,
     good_settings,
     has_epochs_left,
     left_of,
     next_try,
+    not_by_itself,
     suspects,
+    without_words,
 )
 from .next_environ import Known
 from .next_life import BACK
@@ -88,7 +89,7 @@ class Crashes:
         if self._given_up:
             return False
         if state.crash is not None and told.is_waiting(state):  # by an engine before this one
-            self._record.happen(_not_by_itself(state.crash, LOST))
+            self._record.happen(not_by_itself(state.crash, LOST))
             return False
         training, stopping = pids.training if pids is not None else None, state.phase == "stopping"
         cause = cause_of(status, self._left(pids), training, stopping)
@@ -103,13 +104,13 @@ class Crashes:
         crash = self._crash(state, status, cause, base, why)
         if base is None or not by_itself:
             reason = self.still() if crash.offered else None
-            self._record.happen(crash if reason is None else _not_by_itself(crash, reason, offered=False))
+            self._record.happen(crash if reason is None else not_by_itself(crash, reason, offered=False))
             return False
         hindrance = LOST if self._beginnings.environ is None else None
         then = good_settings(state, suspects(state))
         follows = next_try(crash, state.crashes, then, base, self._waits_s())
         if hindrance or follows.wait_s is None:
-            self._record.happen(_not_by_itself(crash, hindrance or follows.reason))
+            self._record.happen(not_by_itself(crash, hindrance or follows.reason))
             return False
         self._wait(crash, base, then, follows.wait_s, follows.number)
         return True
@@ -160,15 +161,14 @@ class Crashes:
 
     def _wait(self, crash: Crashed, base: Base, then: Settings, wait_s: float, number: int) -> None:
         state, change = self._record.state, self._new_id()
-        back = tuple(entry.id for entry in suspects(state))
-        names = [words_of(entry) for name in back if (entry := entry_of(state, name)) is not None]
+        taken_back = suspects(state)
+        back = tuple(entry.id for entry in taken_back)
         crash = dataclasses.replace(
             crash, number=number, of=len(self._waits_s()), next_s=crash.at_s + wait_s, change=change, back=back
         )
         self._record.happen(crash)
         self._carried.add(change)
-        note = f"{told.cause_words(crash)}; {told.goes_on_words(crash)}"
-        note += f"; without {', '.join(names)}" if names else ""
+        note = f"{told.cause_words(crash)}; {told.goes_on_words(crash)}{without_words(taken_back)}"
         self._record.happen(ChangeAsked(crash.at_s, change, {RESTART: ANEW}, origin="crash"))
         self._record.happen(ChangeMoved(crash.at_s, change, "queued", note=note))
         self._next, self._due_s = (base, then), time.monotonic() + wait_s
@@ -207,7 +207,7 @@ class Crashes:
         if self._next is None or crash is None:
             return False
         self._forget(crash, reason)
-        self._record.happen(_not_by_itself(crash, reason, offered))
+        self._record.happen(not_by_itself(crash, reason, offered))
         self._given_up = True
         return True
 
@@ -227,10 +227,10 @@ class Crashes:
         wish = self._beginnings.wish(env, None if ours else given)
         cause = state.crash.cause if state.crash is not None else ""
         crash = self._crash(state, state.exit_status, cause, base, None)
-        since_s = state.crash.at_s if state.crash is not None else state.ended_s or 0.0
-        ended = [entry for entry in state.ledger if entry.state == ENDED and entry.state_s >= since_s]
+        ended = ended_under(state)
         then = good_settings(state, ended)
-        note = told.goes_on_words(crash) + ("" if ours else "; in the environment of the shell that asked")
+        note = f"{told.goes_on_words(crash)}{without_words(ended)}"
+        note += "" if ours else "; in the environment of the shell that asked"
         self._forget(state.crash, "somebody asked for it at once")
         self._record.happen(Resumed(self._clock(), change, by_person=True, env=then.env))
         self._carried.add(change)
@@ -264,7 +264,7 @@ class Crashes:
             return {"reason": str(error)}
         cause = state.crash.cause if state.crash is not None else ""
         crash = self._crash(state, state.exit_status, cause, base, None)
-        return {"reason": None, "goes_on": told.goes_on_words(crash)}
+        return {"reason": None, "goes_on": f"{told.goes_on_words(crash)}{without_words(ended_under(state))}"}
 
     # ---- carried out ----
 
@@ -301,8 +301,3 @@ def _written_s(path: Path, otherwise_s: float) -> float:
         return path.stat().st_mtime
     except OSError:
         return otherwise_s
-
-
-def _not_by_itself(crash: Crashed, reason: str | None, offered: bool = True) -> Crashed:
-    offered = offered and crash.offered
-    return dataclasses.replace(crash, next_s=None, number=0, change=None, reason=reason, back=(), offered=offered)

@@ -102,6 +102,22 @@ def test_settings_that_had_not_settled_are_taken_back(start) -> None:
 
 
 @pytest.mark.long
+def test_they_are_for_a_person_who_asks_too(start) -> None:
+    run = start(training("--crash-if", "num_workers=2", epochs=30), handoff_every=1)
+    run.until("hand-offs", lambda status: status["handoff"])
+    assert run.ask("set", knobs={"num_workers": 2}, now=True)["ok"]
+    assert run.ended().exit_status == 137
+    wait_for(lambda: not answers(run.run), "its engine leaves")
+    ensure_engine(run.run, to_show=True)
+    looked = run.ask("restart", env={}, only_look=True)["result"]["goes_on"]
+    note = run.ask("restart", env={}, environ={**os.environ, "PYTHONPATH": str(REPO)})["result"]["note"]
+    assert "without num_workers" in looked and "without num_workers" in note, "and it is said"
+    wait_for(lambda: processes_begun(run) == 2, "it goes on")
+    wait_for(lambda: look(run.run).state == "ended", "the end")
+    assert processes.read_exit(run.run) == (0, None), "without what it had ended under"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "status"),
     [
