@@ -23,6 +23,7 @@ from cockpit.cli.words import split
 from cockpit.config.assign import assignment
 from cockpit.config.setup import read_setup
 from cockpit.history.actions import ACTIONS
+from cockpit.history.activity import BADGES
 from cockpit.history.fold import fold_all
 from cockpit.history.report import report_of
 from cockpit.model.knobs import KNOBS
@@ -122,6 +123,13 @@ def test_the_keys_it_promises_are_in_the_report() -> None:
     told = report_of(fold_all(beginning()), 1002.0)
     listed = re.sub(r"\([^)]*\)", "", promised.split("rely on:")[1].split("`cockpit report")[0])
     assert set(re.findall(r"`(\w+)`", listed)) <= set(told)
+    state, activity = (
+        {word.strip() for word in promised.split(f"`{key}` (")[1].split(")")[0].split(",")}
+        for key in ("state", "activity")
+    )
+    assert not state & activity and "running" in state
+    # what has no run, and what only the corner says for some seconds, is no value
+    assert (state - {"running"}) | activity == set(BADGES) - {"idle", "rolled_back"}
     assert set(re.findall(r"`(\w+)`", summary)) <= set(told["summary"])
 
 
