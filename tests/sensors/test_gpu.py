@@ -36,6 +36,7 @@ BUSY: dict[str, object] = {
 }
 IDLE: dict[str, object] = {**BUSY, "uuid": "GPU-bbbb", "util": 0, "power_mw": 0, "temperature": 0, "reasons": 1}
 FIGURES = {
+    "name": ("name",),
     "utilisation": ("kernel_active_share",),
     "memory": ("memory_used_bytes", "memory_total_bytes"),
     "power": ("power_w",),
@@ -46,6 +47,7 @@ FIGURES = {
     "throttling": ("throttled",),
 }
 KEY_OF = {
+    "name": "name",
     "utilisation": "util",
     "memory": "memory_total",
     "power": "power_mw",

@@ -125,7 +125,6 @@ class Nvml:
             if device.handle is None:
                 device.handle, device.uuid = self._find(uuid)
                 device.mig = str(device.uuid).startswith("MIG-")
-                device.name = self._library.nvmlDeviceGetName(device.handle)
             device.whole.worked()
         except self._library.NVMLError as error:
             device.whole.failed(error.value, self._now_s)
@@ -135,6 +134,7 @@ class Nvml:
             if self._now_s >= retry.not_before_s:
                 try:
                     told["figures"] |= ask(self._library, device.handle)
+                    device.name = told["figures"].pop("name", device.name)
                     retry.worked()
                 except self._library.NVMLError as error:
                     if error.value in (LOST, RESET):
@@ -187,6 +187,7 @@ def ask_throttling(library: Any, handle: Any) -> dict[str, Any]:
 
 
 ASKS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "name": lambda library, handle: {"name": library.nvmlDeviceGetName(handle)},
     "utilisation": ask_utilisation,
     "memory": ask_memory,
     "power": lambda library, handle: {"power_w": divided(library.nvmlDeviceGetPowerUsage(handle), 1000.0)},
