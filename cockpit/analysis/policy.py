@@ -18,6 +18,7 @@ class Policy:
     a change that allow an interval. ``windows_kept``: windows after the discard until a change counts as kept.
     ``discard_extra`` / ``discard_least``: steps thrown away after a change beyond the old workers' batches.
     ``stalled_long_s``: what takes long by its nature may, however quick the ones before it were.
+    ``stalled_unknown_s``: so may anything before ten steps have told what is usual here, or while a change is applied.
     ``clear_pct``: an effect smaller than this is called no change. ``trim_share``: blocks dropped from a window.
     """
 
@@ -35,6 +36,7 @@ class Policy:
     blocks_kept: int = 400
     stalled_least_s: float = 10.0
     stalled_factor: float = 10.0
+    stalled_unknown_s: float = 60.0
     stalled_long_s: Mapping[str, float] = field(default_factory=lambda: {"save": 60.0, "compile": 300.0})
 
 

@@ -69,14 +69,14 @@ def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activi
         began = {"ended": state.ended_s, "lost": state.ended_s, "starting": waits_s}
         since = {**began, "paused": state.paused_since_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
-    stalled = _leaving(state, now_s) or _stalled(state)
+    applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
+    stalled = _leaving(state, now_s) or _stalled(state, applying is not None)
     if state.latest is not None and state.latest.doing == "compile":
         return stalled or Activity("compiling", state.latest.doing_for_s)
-    applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
-    if applying:
-        return Activity("switching", now_s - applying.state_s, detail=words_of(applying))
     if stalled:
         return stalled
+    if applying:
+        return Activity("switching", now_s - applying.state_s, detail=words_of(applying))
     if state.latest is not None and state.latest.doing == "save":
         return Activity("saving", state.latest.doing_for_s)
     last = state.ledger[-1] if state.ledger else None
@@ -110,20 +110,22 @@ WHERE = {"other": "step", "loader_start": "loader start", "loader_end": "loader 
 """Where it hangs, in the words of the badge; what is not here is its own word."""
 
 
-def _stalled(state: State) -> Activity | None:
+def _stalled(state: State, applying: bool) -> Activity | None:
     """The longest of its kind, ten times over, is no patience any more. A wrong guess costs nothing: it is a word.
 
     What takes long by its nature has a patience of its own always: a short compilation says nothing about the next.
+    Where it is not known what is usual, any has: before the first block, and while a change is ``applying``.
     """
     latest = state.latest
     # just after a change, what was usual before it must do: new workers that hang are the stall to be told
     blocks = state.current.blocks or (state.previous.blocks if state.previous else ())
-    if latest is None or latest.doing_for_s is None or not blocks or latest.doing == PAUSED:
+    if latest is None or latest.doing_for_s is None or latest.doing == PAUSED:
         return None
     doing = latest.doing or "other"
     longest_s = (state.longest_s or {}).get(doing)
-    step_s = blocks[-1].wall_s / max(1, blocks[-1].steps)
-    least_s = POLICY.stalled_long_s.get(doing, POLICY.stalled_least_s)
+    step_s = blocks[-1].wall_s / max(1, blocks[-1].steps) if blocks else 0.0
+    usual = POLICY.stalled_unknown_s if applying or not blocks else POLICY.stalled_least_s
+    least_s = max(usual, POLICY.stalled_long_s.get(doing, 0.0))
     if latest.doing_for_s > max(least_s, POLICY.stalled_factor * max(step_s, longest_s or 0.0)):
         return Activity("stalled", latest.doing_for_s, detail=f"in {WHERE.get(doing, doing)}")
     return None

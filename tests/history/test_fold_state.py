@@ -351,6 +351,34 @@ def test_what_has_taken_long_before_is_no_stall() -> None:
     assert activity_of(hung, story.at_s + 60.0).detail == "in loader", "another kind has its own longest"
 
 
+UNKNOWN = {
+    "before the first block": (lambda story: [], "warming"),
+    "while a change is applied": (
+        lambda story: [*story.blocks(NOISY), story.asked("c1", {"num_workers": 2}), story.moved("c1", "applying")],
+        "switching",
+    ),
+    "while the first change is applied, before any block": (
+        lambda story: [story.asked("c1", {"num_workers": 2}), story.moved("c1", "applying")],
+        "switching",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "calm"), UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize("doing", ["loader", "loader_start", "backward", "other"])
+def test_a_hang_is_told_of_where_nobody_knows_what_is_usual(events: Any, calm: str, doing: str) -> None:
+    """Later than elsewhere, but told: the first steps may hang, and so may new workers before their first batch."""
+    story = Story()
+    state = fold_all([*beginning(), *events(story)])
+
+    def after(for_s: float) -> Activity:
+        at_s = story.at_s + for_s
+        return activity_of(fold_all([sample(at_s, doing=doing, doing_for_s=for_s)], state), at_s)
+
+    assert after(55.0).word == calm
+    assert (after(62.0).word, after(62.0).for_s) == ("stalled", 62.0)
+
+
 def test_workers_that_hang_after_a_change_are_a_stall() -> None:
     story = Story()
     state = fold_all([*beginning(), *story.blocks(NOISY), *story.landed("c1", {"num_workers": 0}, {"num_workers": 2})])
