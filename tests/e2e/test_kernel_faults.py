@@ -16,6 +16,9 @@ from support.kernel_faults import DIES, KERNEL_FAULTS, SPOILT, STEPS, TOGETHER, 
 from support.outcome import Outcome, difference
 from support.pool import Job, Pool
 
+from cockpit.history.journal import read_events
+from cockpit.model.events import ProbeConnected
+
 TRAINER = "kernel_faults.py"
 AT = 2
 
@@ -87,7 +90,9 @@ def check_struck(done: Outcome, plain: Outcome, faults: Sequence[Fault]) -> None
             assert "schedule" in entry["reason"] and "EMA" in entry["reason"]
         assert not {"nan", "inf"} & set(losses(mine[2])), "what follows is sound"
     assert done.final["whole"] is all(fault.own != SPOILT or fault.reason for fault in faults)
-    assert "off" not in done.talk.split("cockpit:")[0]
+    assert done.data_dir is not None
+    hellos = [event for event in read_events(done.data_dir) if isinstance(event, ProbeConnected)]
+    assert hellos and not any(hello.off for hello in hellos), "a part of the probe itself has failed"
 
 
 @pytest.mark.parametrize("faults", [TOGETHER], ids=["one-run"])
