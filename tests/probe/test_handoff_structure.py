@@ -227,3 +227,32 @@ def test_what_is_as_it_was_again_can_be_handed_over_again() -> None:
     assert structure.look() and structure.cannot
     first["model"][0] = layer
     assert structure.look() and structure.cannot is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        (torch.optim.Adam, ("model",), "the script's Adam was not given to cockpit.session"),
+        (torch.optim.Adam, ("model", "scheduler"), "the script's Adam was not given to cockpit.session"),
+        (torch.optim.Adam, ("model", "optimizer", "scheduler"), None),
+        (torch.optim.SGD, ("model",), None),
+    ],
+)
+def test_an_optimizer_that_has_moments_and_was_not_given_is_told(kind, given, told) -> None:
+    everything = things(kind=kind, schedule=lambda o: lr_scheduler.StepLR(o, 2))
+    structure = Structure(torch, {name: everything[name] for name in given}, lambda: [everything["optimizer"]])
+    assert not structure.look(), "none has stepped"
+    trained(everything)
+    assert structure.look() is (told is not None)
+    assert structure.cannot is None and (structure.doubt or "").startswith(told or "\0") is (told is not None)
+
+
+def test_an_object_of_the_scripts_own_may_hold_it() -> None:
+    class Holds(nn.Linear):
+        def state_dict(self, *more, **words):
+            return super().state_dict(*more, **words)
+
+    everything = things(kind=torch.optim.Adam)
+    structure = Structure(torch, {"model": Holds(1, 1)}, lambda: [everything["optimizer"]])
+    trained(everything)
+    assert not structure.look() and structure.doubt is None

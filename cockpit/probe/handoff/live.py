@@ -160,7 +160,7 @@ class Handoff:
 
     def _opened(self, things: dict[str, Any]) -> Session:
         session = Session(self, things)
-        self._built = Structure(self._torch, things)
+        self._built = Structure(self._torch, things, self._recorder.living_optimizers)
         if self.life != FIRST:
             self._restore(session)
         self._hooks.on_opening = self.loaders.on_opening

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Hashable
-from typing import Any, NamedTuple, cast
+from typing import Any, Callable, NamedTuple, cast
 
 from ..guard import attempt
 
@@ -50,8 +50,8 @@ class Difference(NamedTuple):
 class Structure:
     """Of all things, as they are now."""
 
-    def __init__(self, torch: Any, things: dict[str, Any]) -> None:
-        self._torch, self._things = torch, things
+    def __init__(self, torch: Any, things: dict[str, Any], steppers: Callable[[], list[Any]] = list) -> None:
+        self._torch, self._things, self._steppers = torch, things, steppers
         self._builds = {name: _build(torch, thing) for name, thing in things.items()}
         self.cannot: str | None = None
         """What a new process could not load, as things are; None where nothing of that kind is known."""
@@ -63,7 +63,27 @@ class Structure:
         before, change = (self.cannot, self.doubt), self._change()
         words = change.sentence if change is not None else None
         self.cannot, self.doubt = (words, None) if change is not None and change.sure else (None, words)
+        self.doubt = self.doubt or self._left_out()
         return before != (self.cannot, self.doubt)
+
+    def _left_out(self) -> str | None:
+        """An optimizer that has moments by now and is in nothing of torch's that was given; objects of the script's own
+        may hold it, and then nothing is said."""
+        if not all(map(self._is_plain, self._things.values())):
+            return None
+        given = set(map(id, self._things.values()))
+        missing = [each for each in self._steppers() if id(each) not in given and each.state]
+        if not missing:
+            return None
+        return "%s was not given to cockpit.session: in a new process it begins anew" % (
+            "the script's %s" % type(missing[0]).__name__
+            if len(missing) == 1
+            else "a part of the script's optimizers (%s)" % ", ".join(type(each).__name__ for each in missing)
+        )
+
+    def _is_plain(self, thing: Any) -> bool:
+        modules = isinstance(thing, self._torch.nn.Module) and _is_kind_of_torchs(cast(Hashable, type(thing)))
+        return modules or type(thing).__module__.startswith("torch.") or _is_scheduler(thing)
 
     def _change(self) -> Difference | None:
         found = []
@@ -73,6 +93,11 @@ class Structure:
                 found += _groups_changed(name, was, now) + _sizes_changed(name, was, now)
         # what would surely not load comes first
         return min(found, key=lambda each: not each.sure, default=None)
+
+
+def _is_scheduler(thing: Any) -> bool:
+    """It knows its optimizer, and its state has nothing of that."""
+    return isinstance(thing, sys.modules["torch.optim.lr_scheduler"].LRScheduler)
 
 
 def _build(torch: Any, thing: Any) -> Build | None:
