@@ -16,6 +16,7 @@ from ..model.counts import counted
 from ..model.knobs import LOADER_KNOBS, Value
 from .asks import Ask, Asks
 from .groups import Group, Refused, couple
+from .memory_left import fields, memory_left
 from .standard import standard
 from .streams import TRAIN, LoaderRecord
 
@@ -26,10 +27,6 @@ FDS_KEPT_FREE = 32
 FORKED_BYTES, STARTED_BYTES = 8 * 10**6, 150 * 10**6
 """What a worker holds at least, before any dataset of weight: the pages that a forked one writes to; a torch of its
 own where it is started anew. Floors, meant to be too low rather than too high: a false alarm is believed once."""
-CGROUP = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
 DEEP = 4
 WIDE = 64
 
@@ -70,19 +67,22 @@ class Preflight:
         if (knobs or size) and all(record.in_force is None for record in meant):
             return None
         for record in meant:
-            words = self._of(record, knobs) if knobs else None
-            if words is None and isinstance(size, int):
-                words = self.too_large(record, size)
+            if knobs:
+                words = self._of(record, knobs, size)
+            else:
+                words = self.too_large(record, size) if isinstance(size, int) else None
             found.update(dict.fromkeys([words or ""]))
         return "; ".join(filter(None, found))
 
     def of(self, record: LoaderRecord) -> tuple[Mapping[str, Value], str | None]:
         """What waits for this loader's boundary, by knob, and what is to be known about it."""
         waiting: dict[str, Value] = {}
+        size: Value | None = None
         for ask in list(self._asks.waiting):
             if _is_meant(ask, record) and ask.due is None and record.id not in ask.done_on:
                 waiting.update({name: value for name, value in ask.knobs.items() if name in LOADER_KNOBS})
-        return waiting, self._of(record, waiting) if waiting else None
+                size = ask.knobs.get("batch_size", size)
+        return waiting, self._of(record, waiting, size) if waiting else None
 
     def too_large(self, record: LoaderRecord, size: int) -> str | None:
         """Why batches of ``size`` will not fit beside the workers that are there, or None. At a boundary only.
@@ -93,7 +93,8 @@ class Preflight:
             return None
         return larger_batches(record.in_force, record.weight, size, record.batch_size, look(record.workers))
 
-    def _of(self, record: LoaderRecord, knobs: Mapping[str, Value]) -> str | None:
+    def _of(self, record: LoaderRecord, knobs: Mapping[str, Value], size: Value | None) -> str | None:
+        """Of the workers that are to be, with batches of the ``size`` that is to be (None: as they are)."""
         if record.in_force is None or record.script is None:
             return None
         try:
@@ -106,7 +107,10 @@ class Preflight:
         if largest:
             self._worker_size[record.id] = largest
         machine = machine._replace(worker_size=largest or None)
-        return "; ".join(warnings(group, record.in_force, record.weight, machine, record.forks)) or None
+        weight = record.weight
+        if weight is not None and record.batch_size and isinstance(size, int):
+            weight = weight._replace(size=weight.size * size // record.batch_size)
+        return "; ".join(warnings(group, record.in_force, weight, machine, record.forks, record.weight)) or None
 
 
 def _is_meant(ask: Ask, record: LoaderRecord) -> bool:
@@ -134,18 +138,22 @@ def _tensors(data: Any, depth: int) -> Iterable[int]:
 def look(workers: Iterable[int]) -> Machine:
     """The machine as it is now, seen from the training's process; ``workers`` are the loader's."""
     sizes = [size for size in map(_private_bytes, workers) if size is not None]
-    return Machine(_shm_free(), _fds_left(), _memory_left(), max(sizes) if sizes else None)
+    return Machine(_shm_free(), _fds_left(), memory_left(), max(sizes) if sizes else None)
 
 
-def warnings(group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool = True) -> list[str]:
+def warnings(
+    group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool = True, now: Weight | None = None
+) -> list[str]:
     """Sentences about what ``group`` would need and the machine does not have; none where all is well or unknown.
 
-    ``forks``: whether new workers are forked.
+    ``weight`` is that of a batch then, ``now`` that of one as they are, where it is another. ``forks``: whether new
+    workers are forked.
     """
+    now = weight if now is None else now
     found = (
-        _shm(group, before, weight, machine),
+        _shm(group, before, weight, now, machine),
         _fds(group, before, weight, machine),
-        _memory(group, before, weight, machine, forks),
+        _memory(group, before, weight, now, machine, forks),
     )
     return [words for words in found if words]
 
@@ -172,12 +180,12 @@ def _in_flight(group: Group, batch: int) -> str:
     return "%s × %s of %s" % (workers, batches, words_of(batch))
 
 
-def _shm(group: Group, before: Group, weight: Weight | None, machine: Machine) -> str | None:
-    if weight is None or machine.shm_free is None or group.capacity <= before.capacity:
+def _shm(group: Group, before: Group, weight: Weight | None, now: Weight | None, machine: Machine) -> str | None:
+    if weight is None or now is None or machine.shm_free is None:
         return None
     # while it is brought into force the old workers' batches lie there too, and they do already
     needed = group.capacity * weight.size
-    if needed <= machine.shm_free:
+    if needed <= max(machine.shm_free, before.capacity * now.size):
         return None
     what = _in_flight(group, weight.size)
     return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(needed), words_of(machine.shm_free))
@@ -193,20 +201,28 @@ def _fds(group: Group, before: Group, weight: Weight | None, machine: Machine) -
     return "it may need %s, and %d are left (ulimit -n)" % (files, left) if needed > left else None
 
 
-def _memory(group: Group, before: Group, weight: Weight | None, machine: Machine, forks: bool) -> str | None:
-    more = group.num_workers - before.num_workers
-    if more <= 0 or machine.memory_left is None:
+def _memory(
+    group: Group, before: Group, weight: Weight | None, now: Weight | None, machine: Machine, forks: bool
+) -> str | None:
+    if machine.memory_left is None:
         return None
-    batch = weight.size if weight is not None else 0
-    # the samples of a batch and the batch made of them: that much is certain before any worker was seen
+    more = max(0, group.num_workers - before.num_workers)
+    batch, old = (0 if each is None else each.size for each in (weight, now))
+    # each holds the samples of a batch and the batch made of them: that much is certain before any worker was seen
+    grown = 2 * max(0, batch - old)
     least = (FORKED_BYTES if forks else STARTED_BYTES) + 2 * batch
-    size = max(machine.worker_size or 0, least)
-    ready = max(0, group.capacity - before.capacity) * batch  # /dev/shm is memory too
-    if more * size + ready <= machine.memory_left:
+    size = max((machine.worker_size or 0) + grown, least)
+    ready = max(0, group.capacity * batch - before.capacity * old)  # /dev/shm is memory too
+    staying = (group.num_workers - more) * grown
+    if more * size + staying + ready <= machine.memory_left:
         return None
+    left = words_of(machine.memory_left)
+    if not more:
+        needed = words_of(staying + ready)
+        return "%s may need %s of memory more, and %s are left" % (_in_flight(group, batch), needed, left)
     words = "of" if size == machine.worker_size else "of at least"
     and_batches = ", and %s of batches ready" % words_of(ready) if ready else ""
-    left, workers = words_of(machine.memory_left), counted(more, "more worker")
+    workers = counted(more, "more worker")
     return "%s %s %s each%s: %s of memory are left" % (workers, words, words_of(size), and_batches, left)
 
 
@@ -238,36 +254,7 @@ def _fds_left() -> int | None:
         return None
 
 
-def _memory_left() -> int | None:
-    """The least of what the machine and the job's own limit leave."""
-    fields = _fields("/proc/meminfo")
-    left = [fields["MemAvailable"] * 1024] if "MemAvailable" in fields else []
-    for limit, used in CGROUP:
-        most, now = _number("/sys/fs/cgroup/" + limit), _number("/sys/fs/cgroup/" + used)
-        if most is not None and now is not None and most < 1 << 60:
-            left.append(max(0, most - now))
-    return min(left) if left else None
-
-
 def _private_bytes(pid: int) -> int | None:
-    fields = _fields("/proc/%d/smaps_rollup" % pid)
-    known = [fields[name] * 1024 for name in ("Private_Dirty", "Private_Clean") if name in fields]
+    found = fields("/proc/%d/smaps_rollup" % pid)
+    known = [found[name] * 1024 for name in ("Private_Dirty:", "Private_Clean:") if name in found]
     return sum(known) if known else None
-
-
-def _fields(path: str) -> Mapping[str, int]:
-    """``Name:  123 kB`` lines of a file of the kernel's."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            lines = [line.split() for line in file]
-    except OSError:
-        return {}
-    return {line[0][:-1]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
-
-
-def _number(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):  # "max": there is no limit
-        return None

@@ -132,7 +132,15 @@ def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch
     recorder = SimpleNamespace(steps=0, epoch=0, clock=lambda: 0, due_step=-1, attention=False, awaited=False)
     asks = Asks(recorder)  # type: ignore[arg-type]
     record: Any = SimpleNamespace(
-        id="train.py:1", role="train", script=NONE, in_force=NONE, weight=HEAVY, workers=(), forks=True, done_on=set()
+        id="train.py:1",
+        role="train",
+        script=NONE,
+        in_force=NONE,
+        weight=HEAVY,
+        workers=(),
+        forks=True,
+        done_on=set(),
+        batch_size=8,
     )
     told = Preflight(asks, {record.id: record}, lambda name, work, *args: work(*args))
     assert told.of(record) == ({}, None)
@@ -144,6 +152,33 @@ def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch
     assert words == "4 workers × 2 batches of 50 MB may need 400 MB of /dev/shm, and 1.0 MB are free"
     asks.waiting.append(Ask("c3", {"in_order": False}, False, None))
     assert told.of(record)[0] == {"num_workers": 4, "in_order": False}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one change", "in two that wait"])
+@pytest.mark.parametrize("tight", [{"shm_free": 10**9}, {"memory_left": 2 * 10**9}], ids=lambda tight: next(iter(tight)))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_and_the_size_of_their_batches_are_weighed_together(
+    monkeypatch: pytest.MonkeyPatch, workers: int, tight: dict[str, int], together: bool
+) -> None:
+    """Neither alone needs too much; both do: said in the change's note, and in the row of what waits."""
+    monkeypatch.setattr("cockpit.probe.preflight.look", lambda pids: PLENTY._replace(**tight))
+    recorder = SimpleNamespace(steps=0, epoch=0, clock=lambda: 0, due_step=-1, attention=False, awaited=False)
+    asks = Asks(recorder)  # type: ignore[arg-type]
+    record: Any = SimpleNamespace(
+        id="train.py:1", role="train", script=NONE, in_force=TWO if workers else NONE, weight=HEAVY, workers=(),
+        forks=True, done_on=set(), batch_size=2,
+    )  # fmt: skip
+    told = Preflight(asks, {record.id: record}, lambda name, work, *args: work(*args))
+    more, larger = {"num_workers": 4}, {"batch_size": 10}
+    assert not told.foretell(Ask("c1", more, False, None))
+    assert not told.foretell(Ask("c2", larger, False, None))
+    if together:
+        words = told.foretell(Ask("c3", more | larger, False, None))
+    else:
+        asks.waiting += [Ask("c4", larger, False, None), Ask("c5", more, False, None)]
+        _, words = told.of(record)
+    assert words and ("4 workers × 2 batches of 250 MB" in words or "more workers of at least 5" in words), words
+    assert not told.foretell(Ask("c6", more | {"batch_size": 2}, False, None))
 
 
 def test_a_change_that_lands_at_once_is_told_of_first(it: Any, monkeypatch: pytest.MonkeyPatch) -> None:
