@@ -25,12 +25,12 @@ def memory_left(pid: int | None = None, root: str = "/") -> int | None:
     pid = os.getpid() if pid is None else pid
     available = fields(os.path.join(root, "proc/meminfo")).get("MemAvailable:")
     left = [None if available is None else available * 1024]
-    left += [_of_group(folder, kind) for folder, kind in _groups(pid, root)]
+    left += [_of_group(folder, kind) for folder, kind in groups(pid, root)]
     return min((found for found in left if found is not None), default=None)
 
 
 @lru_cache(maxsize=8)
-def _groups(pid: int, root: str) -> tuple[tuple[str, str], ...]:
+def groups(pid: int, root: str) -> tuple[tuple[str, str], ...]:
     """Folders of the process's groups and of those above, as far as our mounts show them; once, since jobs stay."""
     own: dict[str, str] = {}
     for line in lines(os.path.join(root, "proc", str(pid), "cgroup")):

@@ -14,6 +14,7 @@ from typing import Any, Callable, NamedTuple
 
 from .feed import Feed
 from .groups import Group
+from .oom_kills import oom_kills
 from .patience import GivenUp, Patience
 from .recipes import Recipe
 from .workers import abandon, dismiss, end_in_time, facts_of, live_pids, mind_thread, ready_in
@@ -157,6 +158,8 @@ class MultiSource(Source):
     polls = 0
     polling = False
     given_up: str | None = None
+    oom_kills: int | None = None
+    """How many processes had been ended for lack of memory when this epoch began."""
     """Why ``StuckWatch`` has ended the workers, where it has; ``polls`` and ``polling`` are what it looks at."""
 
     def _next_index(self) -> Any:
@@ -254,6 +257,8 @@ class MultiSource(Source):
             self.gate.leave(id(self))
             self._worker_pids_set = False
             mind_thread(self)  # it has nothing to read yet
+        if self.gate is not None:
+            self.oom_kills = oom_kills()
         super()._reset(loader, first_iter)  # type: ignore[misc]
 
     def _get_data(self) -> Any:

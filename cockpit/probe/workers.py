@@ -18,6 +18,7 @@ from typing import Any
 
 from . import orphans
 from .groups import Group
+from .oom_kills import killed_words, oom_kills
 from .outcomes import why
 
 REAP_S = 0.5
@@ -206,9 +207,6 @@ def is_about(error: BaseException, iterator: Any) -> bool:
     return named is not None and int(named.group(1)) in [worker.pid for worker in getattr(iterator, "_workers", ())]
 
 
-LIKELY = {signal.SIGKILL: "likely out of memory", signal.SIGBUS: "likely out of shared memory (/dev/shm)"}
-
-
 def obituary(iterator: Any) -> str | None:
     """What became of the worker that has died, or is dying just now, in words, or of the thread that pins what they
     give; None where all live."""
@@ -225,7 +223,11 @@ def obituary(iterator: Any) -> str | None:
         if status >= 0:
             return "a worker (pid %d) exited with status %d" % (worker.pid, status)
         number = signal.Signals(-status)
-        hint = LIKELY.get(number)
-        return "a worker (pid %d) was killed by %s%s" % (worker.pid, number.name, ": " + hint if hint else "")
+        hint = ""
+        if number == signal.SIGKILL:
+            hint = killed_words(getattr(iterator, "oom_kills", None), oom_kills())
+        elif number == signal.SIGBUS:
+            hint = ": likely out of shared memory (/dev/shm)"
+        return "a worker (pid %d) was killed by %s%s" % (worker.pid, number.name, hint)
     unpinned: str | None = getattr(iterator, "unpinned", None)
     return unpinned

@@ -52,7 +52,7 @@ def shared_memory() -> None:
 
 
 FAULTS = {
-    kill: "was killed by SIGKILL: likely out of memory",
+    kill: "was killed by SIGKILL",
     bus_error: "was killed by SIGBUS: likely out of shared memory",
     leave: "exited with status 3",
     no_memory: "MemoryError",

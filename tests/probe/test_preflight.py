@@ -155,7 +155,9 @@ def test_only_what_waits_for_this_loader_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one change", "in two that wait"])
-@pytest.mark.parametrize("tight", [{"shm_free": 10**9}, {"memory_left": 2 * 10**9}], ids=lambda tight: next(iter(tight)))
+@pytest.mark.parametrize(
+    "tight", [{"shm_free": 10**9}, {"memory_left": 2 * 10**9}], ids=lambda tight: next(iter(tight))
+)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_workers_and_the_size_of_their_batches_are_weighed_together(
     monkeypatch: pytest.MonkeyPatch, workers: int, tight: dict[str, int], together: bool

@@ -225,10 +225,22 @@ def test_what_cannot_be_pickled_for_spawned_workers() -> None:
     assert "pickle" in harness.notices[0].reason
 
 
-@pytest.mark.parametrize("in_order", [True, False])
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool) -> None:
-    """torch alone would raise inside the step; here the next fetch takes back what that worker had."""
+@pytest.mark.parametrize(
+    ("victim", "in_order", "counts", "by"),
+    [
+        (0, True, (3, 4), ": likely out of memory"),
+        (0, False, (3, 3), " (by whom is not known)"),
+        (1, True, (None, None), " (by whom is not known; the kernel does so where memory ends)"),
+        (1, False, (3, 4), ": likely out of memory"),
+    ],
+)
+def test_a_worker_killed_while_the_training_computes(
+    victim: int, in_order: bool, counts: tuple[Any, Any], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch alone would raise inside the step; here the next fetch takes back what that worker had. What the kernel has
+    counted meanwhile is what is said of it."""
+    monkeypatch.setattr("cockpit.probe.sources.oom_kills", lambda: counts[0])
+    monkeypatch.setattr("cockpit.probe.workers.oom_kills", lambda: counts[1])
     loader = DataLoader(Slow(), batch_size=scenes.BATCH)
     with Harness({}, {(0, 1): {"num_workers": 2, "in_order": in_order}}) as harness:
         iterator, served = iter(loader), []
@@ -243,7 +255,7 @@ def test_a_worker_killed_while_the_training_computes(victim: int, in_order: bool
         assert next(iterator, None) is None
     assert sorted(served) == IN_ORDER[0] and (served == IN_ORDER[0] or not in_order)
     (notice,) = harness.notices
-    assert notice.reason == "a worker (pid %d) was killed by SIGKILL: likely out of memory" % pid
+    assert notice.reason == "a worker (pid %d) was killed by SIGKILL%s" % (pid, by)
 
 
 class Blobs(scenes.Squares):

@@ -44,7 +44,7 @@ class Fault:
         return [self.name] + ["none"] * self.more_epochs
 
 
-KILLED = "was killed by SIGKILL: likely out of memory"
+KILLED = "was killed by SIGKILL"
 PERSISTENT = ((2, ("num_workers=2", "persistent_workers=on")),)
 STANDS = "fetched again; the change stands"
 
