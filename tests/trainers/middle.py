@@ -121,11 +121,14 @@ def main():
                 if count % 5 == 0:
                     by_hand.step()
             else:
-                for name, optimizer in (("one", one), ("two", two)):
-                    if count % every[name] == 0:
-                        scaler.step(optimizer)
-                        optimizer.zero_grad(set_to_none="flat" not in flags)
-                scaler.update()
+                due = [each for name, each in (("one", one), ("two", two)) if count % every[name] == 0]
+                if "freeze" in flags and "scaler" in flags:  # which refuses to step where there is no gradient at all
+                    due = [each for each in due if any(p.grad is not None for p in each.param_groups[0]["params"])]
+                for optimizer in due:
+                    scaler.step(optimizer)
+                    optimizer.zero_grad(set_to_none="flat" not in flags)
+                if due:
+                    scaler.update()
             print(f"epoch {epoch} step {step} loss {loss.item()!r} {said_of_torch()}", flush=True)
     frozen = [name for name, each in model.named_parameters() if not each.requires_grad]
     finish(model, frozen=frozen, threads=torch.get_num_threads())
