@@ -26,7 +26,7 @@ from .save import measured_now
 from .spans import duration as duration
 from .state import LEDGER_LONGEST, Entry, Phases, State
 from .status import rounded, status_of
-from .trials import UNCOUNTED, uncounted
+from .trials import UNCOUNTED, is_idle, uncounted
 
 AGAIN = {"undo": "taking back", "redo": "once more", "schedule": "scheduled", "crash": "after a crash"}
 """Where a change came from, if not from somebody's asking for it by name."""
@@ -72,7 +72,7 @@ def setup_of(state: State) -> dict[str, Any]:
 def best_entry(state: State) -> Entry | None:
     """The kept or reverted change with the highest measured rate, if that beats the baseline; None: none does."""
     base = state.baseline.samples_per_s if state.baseline else None
-    tried = [entry for entry in state.ledger if entry.state in ("kept", "reverted") and entry.after_samples_per_s]
+    tried = [e for e in state.ledger if e.state in ("kept", "reverted") and e.after_samples_per_s and not is_idle(e)]
     best = max(tried, key=lambda entry: entry.after_samples_per_s or 0.0, default=None)
     if best is None or (base is not None and (best.after_samples_per_s or 0.0) <= base):
         return None

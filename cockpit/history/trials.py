@@ -12,7 +12,7 @@ from cockpit.analysis.compare import NOT_COMPARABLE, SETTLING, compare
 from cockpit.analysis.policy import POLICY
 from cockpit.analysis.windows import length_for, rate
 from cockpit.model.events import BlockMeasured, ChangeAsked, ChangeMoved, EpochEnded
-from cockpit.model.knobs import BATCH_KNOBS, ENV, RESTART, SCRIPT, Value, show_value
+from cockpit.model.knobs import BATCH_KNOBS, ENV, NO_EFFECT, RESTART, SCRIPT, Value, show_value
 
 from . import around, environment
 from .measure import is_due, windows_of
@@ -233,7 +233,7 @@ def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
     capacity = max(segment.capacity, before.capacity)
     ours = windows_of(segment, capacity)[: POLICY.windows_after_most]
     theirs = windows_of(before, capacity)
-    delta = compare(theirs, ours)
+    delta, idle = compare(theirs, ours), is_idle(entry)
     settled = min(entry.settled_steps + steps, entry.settle_steps)
     proven = entry.epoch_over or not needs_epoch(entry)
     kept = entry.state == "settling" and proven and len(ours) >= POLICY.windows_kept
@@ -248,10 +248,10 @@ def _judged(state: State, entry: Entry, at_s: float, steps: int) -> State:
             before_windows=len(theirs),
             after_samples_per_s=rate(ours),
             after_windows=len(ours),
-            delta_pct=delta.delta_pct,
-            interval_pct=delta.interval_pct,
-            verdict=delta.verdict if kept or entry.state == "kept" else SETTLING,
-            flags=around.flags(before.around, segment.around) if delta.delta_pct is not None else (),
+            delta_pct=None if idle else delta.delta_pct,
+            interval_pct=None if idle else delta.interval_pct,
+            verdict=SETTLING if not kept and entry.state != "kept" else NOT_COMPARABLE if idle else delta.verdict,
+            flags=around.flags(before.around, segment.around) if delta.delta_pct is not None and not idle else (),
         ),
     )
 
@@ -272,6 +272,11 @@ def words_of(entry: Entry) -> str:
 def is_restart(entry: Entry) -> bool:
     """Whether another process is to go on with the training, or has: no probe can be asked for that."""
     return any(name == RESTART or name.startswith(ENV) for name in entry.asked)
+
+
+def is_idle(entry: Entry) -> bool:
+    """Whether it is in force and changes nothing here: whatever differs since is of something else."""
+    return (entry.reason or "").startswith(NO_EFFECT) and not is_restart(entry)
 
 
 UNCOUNTED = "no samples are counted here"

@@ -16,6 +16,8 @@ from .errors import UsageError
 Value = Union[bool, int, str]
 """A knob's value as it travels: int, bool or word. ``"script"`` always means: as the script has it."""
 
+NO_EFFECT = "no effect: "
+"""How the reason of a change begins that is in force and changes nothing: there is nothing to compare then."""
 SCRIPT = "script"
 ENV = "env "
 """Begins the name of an environment variable in the ledger: only a hot restart can change one."""

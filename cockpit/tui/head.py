@@ -14,7 +14,7 @@ from cockpit.history.knobs import probe_failed, training_loaders
 from cockpit.history.measure import live_rate
 from cockpit.history.ranks import headline
 from cockpit.history.state import Entry, State
-from cockpit.history.trials import UNCOUNTED, uncounted
+from cockpit.history.trials import UNCOUNTED, is_idle, uncounted
 from cockpit.model.counts import noun
 
 from .clean import clean
@@ -227,6 +227,8 @@ def verdict_runs(entry: Entry, view: View) -> list[Run]:
         reason = clean(entry.reason or "no reason given")
         return [(f"{entry.state.replace('_', ' ')}", "bold alarm"), (f": {reason}", "dim")]
     if entry.verdict == NOT_COMPARABLE:
+        if is_idle(entry):
+            return [(clean(entry.reason or ""), "dim")]
         if uncounted(entry):
             return [(f"{word} ({UNCOUNTED})", "dim")]
         if entry.before_windows < POLICY.windows_before:

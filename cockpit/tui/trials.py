@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cockpit.analysis.compare import NOT_COMPARABLE
 from cockpit.analysis.policy import POLICY
 from cockpit.history.state import Entry
-from cockpit.history.trials import uncounted
+from cockpit.history.trials import is_idle, uncounted
 
 from .clean import clean
 from .format import delta, interval, rate
@@ -119,6 +119,8 @@ def _outcome(view: View, entry: Entry, width: int) -> list[Run]:
     if entry.verdict == "settling":
         return [(f"{lead}{entry.settled_steps}/{entry.settle_steps}".ljust(width)[:width], "dim")]
     if entry.verdict == NOT_COMPARABLE or entry.delta_pct is None:
+        if is_idle(entry):
+            return [(f"{lead}no effect".ljust(width)[:width], "dim")]
         if uncounted(entry):
             return [(f"{lead}no count".ljust(width)[:width], "dim")]
         before, least = entry.before_windows, POLICY.windows_before

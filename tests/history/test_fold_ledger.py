@@ -10,11 +10,12 @@ from support.events import NOISY, Story, beginning, loader
 from cockpit.analysis.compare import FASTER, NOT_COMPARABLE, SETTLING
 from cockpit.engine.changes import stacks
 from cockpit.history.fold import fold_all
-from cockpit.history.report import gain_lines, held_back, trial_line
+from cockpit.history.report import best_entry, gain_lines, held_back, trial_line
 from cockpit.history.state import Entry, State
 from cockpit.history.status import ledger_line
 from cockpit.history.trials import REPLACED, entry_of
 from cockpit.model.events import BaselineSet, ChangeMoved, LoadersSeen, TrainingEnded
+from cockpit.model.knobs import NO_EFFECT
 from cockpit.tui.head import change_row
 from cockpit.tui.rows import text_of
 from cockpit.tui.trials import trials_rows
@@ -33,6 +34,23 @@ def warm() -> tuple[Story, State]:
     """A run with a cold first window and nine calm ones."""
     story = Story()
     return story, fold_all([*beginning(), *story.blocks([50.0, *NOISY])])
+
+
+@pytest.mark.parametrize("after", [45.0, 100.0, 240.0])
+def test_a_change_that_changes_nothing_has_no_figure(after: float) -> None:
+    """Kept, with its reason in the place of a verdict, whatever was measured under it; and it is never the best."""
+    reason = NO_EFFECT + "this CPU multiplies float32 exactly either way"
+    story, state = warm()
+    told = story.landed("c1", {"matmul": "highest"}, {"matmul": "high"}, reason=reason)
+    state = fold_all([*told, *story.blocks([after * rate / 100.0 for rate in NOISY])], state)
+    found = entry(state)
+    assert (found.state, found.verdict, found.delta_pct, found.interval_pct) == ("kept", NOT_COMPARABLE, None, None)
+    assert found.after_windows > 0 and ledger_line(found)["reason"] == reason
+    assert best_entry(state) is None and reason in trial_line(found)
+    view = View(state, story.at_s)
+    assert reason in text_of([change_row(view, 120)]) and "no effect" in text_of(trials_rows(view, 60, 5))
+    counted = fold_all([*story.landed("c2", *WORKERS), *story.blocks([300.0] * 5)], state)
+    assert entry(counted, "c2").verdict == FASTER and best_entry(counted) == entry(counted, "c2")
 
 
 def test_a_change_is_queued_then_settling_then_kept_with_its_gain() -> None:

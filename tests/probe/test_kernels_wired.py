@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from watched import Rows, Slow, loader_of, train_step
 
+from cockpit.model.knobs import NO_EFFECT
 from cockpit.model.names import ENV_RUN, START_FILE
 from cockpit.probe.kernels import compiling
 from cockpit.probe.start import told
@@ -76,6 +77,20 @@ def test_autocast_at_the_boundary_and_back(it):
     assert set(training.dtypes[12:]) == {torch.float32}
     assert knobs(it)["autocast"]["in_force"] == "off"
     assert it.recorder.setting.change == "c2"
+
+
+@pytest.mark.parametrize("cares", [False, True])
+@pytest.mark.parametrize("more", [{}, {"threads": 1}], ids=["alone", "with another"])
+def test_what_changes_nothing_says_so_once_it_is_in_force(it, monkeypatch, cares, more):
+    monkeypatch.setattr("cockpit.probe.kernels.setters.changes_products", lambda torch: cares)
+    training = Training(it)
+    training.epoch()
+    for name, value in (("c1", "high"), ("c2", "script")):
+        it.ask(name, matmul=value, **more)
+        training.epoch()
+        told = it.of("change", id=name)[-1]
+        assert told["state"] == "settling"
+        assert (told["reason"] or "").startswith(NO_EFFECT) is (not cares and not more)
 
 
 def test_now_lands_in_the_middle_of_the_epoch(it):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from ...model.knobs import SCRIPT, Value
+from ...model.knobs import NO_EFFECT, SCRIPT, Value
 from ...model.ranks import NOT_YET
 from ..groups import Refused
 from ..row import Row
@@ -181,6 +181,11 @@ class Kernels:
         )  # fmt: skip
 
     # ---- what is found ----
+
+    def no_effect(self, asked: Iterable[str]) -> str | None:
+        """Why nothing is computed otherwise under any value of all these; None where something may be."""
+        notes = [self.setters[name].limit().note or "" if name in self.setters else "" for name in asked]
+        return notes[0] if notes and all(note.startswith(NO_EFFECT) for note in notes) else None
 
     def reports(self) -> list[Row]:
         """One row a knob. Call it in the training's thread."""

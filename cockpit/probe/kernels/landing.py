@@ -203,7 +203,7 @@ class Landing:
             ask.in_force.update({name: rows[name].in_force for name in ask.kernels})
             ask.kernels_found = True
             if ask.state == "applying" and (ask.looked or not ask.knobs):
-                self._asks.move(ask, "settling")
+                self._asks.move(ask, "settling", None if ask.knobs else self.kernels.no_effect(ask.kernels))
         del self._last[:-8]
 
     def _roll_back(self, notice: RolledBack) -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, Callable
 
-from ...model.knobs import SCRIPT, Value
+from ...model.knobs import NO_EFFECT, SCRIPT, Value
 from ..aside import Aside
 from ..groups import Refused
 from ..refusals import Refusal
@@ -116,9 +116,9 @@ def matmul(torch: Any, device_type: Callable[[], str]) -> Setter:
     def limit() -> Refusal:
         device = device_type()
         if device == "cpu" and not effect.get(device, True):
-            return Refusal(note="no effect: this CPU multiplies float32 exactly either way")
+            return Refusal(note=NO_EFFECT + "this CPU multiplies float32 exactly either way")
         if device == "cuda" and torch.cuda.get_device_capability() < (8, 0):
-            return Refusal(note="no effect: this GPU has no TF32")
+            return Refusal(note=NO_EFFECT + "this GPU has no TF32")
         return Refusal(note=COMPILED_ONCE_MORE if compiles() else None)
 
     return Setter("matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, limit, examine)
