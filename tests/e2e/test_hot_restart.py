@@ -102,6 +102,8 @@ def test_whatever_is_in_force(state_dir: Path, tmp_path: Path, words: tuple[str,
         begun(state_dir)
         if words:
             assert ask(state_dir, "set", *words).returncode == 0
+            # one that still waits goes along with the restart, and lands in the new process
+            wait_until(lambda: status(state_dir)["ledger"][0]["at_step"], "the change lands", 120, 0.1)
         assert ask(state_dir, "restart", "--env", "MINE=7").returncode == 0
         wait_until((data / "life-2" / "exit_status").exists, "the end", 280)
         text = (data / "output.log").read_text()
