@@ -1,12 +1,12 @@
-"""What the probe copies for a while comes from no malloc: a training's steps cost the same after it as before."""
+"""What the probe copies for a while comes from no malloc: a training's steps cost the same after it as before.
+
+Looked at in the blocks that are asked for, which repeat: what malloc makes of others, in page faults, is chance.
+"""
 
 from __future__ import annotations
 
 import functools
-import json
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from cockpit.probe.aside import PIECE, Aside
 from cockpit.probe.handoff.contents import checksum
 from cockpit.probe.kernels.keep import Kept
 
-WIDTH, LAYERS, STEPS, CHANGES = 1024, 4, 5, 3
-WHOLE = LAYERS * WIDTH * WIDTH * 4 / resource.getpagesize()
+WIDTH, LAYERS = 256, 4
 LARGE = 1 << 16
 """Bytes of a block that malloc may come to treat differently."""
 
@@ -35,44 +34,6 @@ class Training:
         self.optimizer.zero_grad()
         self.model(self.x).square().mean().backward()
         self.optimizer.step()
-
-
-def faults_of(training: Training, steps: int) -> float:
-    """Pages a step that the kernel had to give anew."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(steps):
-        training.step()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / steps
-
-
-def changed(folder: Path) -> list[float]:
-    """Faults a step before any change, and after each of some that do nothing to this machine's arithmetic."""
-    from watched import watched
-
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch, watched(folder, patch) as it:
-        training = Training()
-        faults_of(training, 20)
-        found = [faults_of(training, STEPS)]
-        for number in range(CHANGES):
-            it.ask(f"c{number}", now=True, matmul=("high", "medium")[number % 2])
-            faults_of(training, 5)
-            assert it.recorder.trial is not None and it.recorder.trial.snapshot is not None
-            it.probe.landing.trials.hear({"m": "kept", "id": f"c{number}"})
-            faults_of(training, 5)
-            assert it.recorder.trial is None
-            found.append(faults_of(training, STEPS))
-        return found
-
-
-def test_a_change_without_effect_leaves_a_step_as_dear_as_it_was(tmp_path):
-    """In a process of its own: what malloc has learnt of this one stays for ever."""
-    done = subprocess.run(
-        [sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    before, *after = json.loads(done.stdout.splitlines()[-1])
-    assert all(abs(each - before) < 0.4 * WHOLE for each in after), (before, after, WHOLE)
 
 
 def blocks_of(work: Callable[[], object]) -> list[int]:
@@ -96,10 +57,11 @@ def test_a_step_on_trial_takes_the_very_blocks_of_any_other(tmp_path, monkeypatc
     from watched import watched
 
     with watched(tmp_path, monkeypatch) as it:
-        training = Training(256)
+        training = Training()
         monkeypatch.setattr(training.optimizer, "zero_grad", functools.partial(
             training.optimizer.zero_grad, set_to_none=gradients == "dropped"))  # fmt: skip
-        faults_of(training, 3)
+        for _ in range(3):
+            training.step()
         bare = blocks_of(training.step)
         assert bare or gradients == "kept"
         it.ask("c1", now=True, matmul="high")
@@ -179,7 +141,3 @@ def test_no_memory_is_told_as_such(monkeypatch):
     monkeypatch.setattr(aside._mmap, "mmap", refuses)
     with pytest.raises(MemoryError, match="Cannot allocate"):
         Aside(torch).copy(torch.ones(3))
-
-
-if __name__ == "__main__":
-    print(json.dumps(changed(Path(sys.argv[1]))))
