@@ -14,8 +14,9 @@ from support.outcome import Outcome, difference
 from support.pool import Pool
 
 VOLUME = {
-    "accumulate.py", "augment.py", "batch_sampler.py", "fresh_loader.py", "own_optimizer.py", "peek_break.py",
-    "rough.py", "spawn_workers.py", "zipped.py",
+    "accumulate.py", "augment.py", "batch_sampler.py", "closes_fds.py", "fresh_loader.py", "not_picklable.py",
+    "own_optimizer.py", "peek_break.py", "rough.py", "shared_generator.py", "spawn_workers.py", "stream_sharded.py",
+    "zipped.py",
 }  # fmt: skip
 """Changes in these go ways that another row goes, or another test of the default lane: tests/probe does it in less."""
 

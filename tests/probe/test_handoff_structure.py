@@ -175,7 +175,7 @@ def make_of(make):
     ("make", "change", "words"),
     [
         ({"parameters": head_only}, unfrozen, "optimizer has 2 parameter groups now and had 1 when"),
-        ({"parameters": head_only}, longer, "parameter group 0 of optimizer holds 4 parameters now and held 2 when"),
+        ({"parameters": head_only}, longer, "group 0 of optimizer holds 4 parameters now and held 2 when"),
         ({}, put(0, Adapted), "model has no 0.weight any more and had it when"),
         ({}, put(3, lambda old: nn.Linear(8, 10)), "3.weight of model is 10×8 now and was 4×8 when"),
         ({}, put(2, lambda old: nn.BatchNorm1d(8)), "model has 2.weight now and had not when"),

@@ -38,6 +38,7 @@ def test_no_exit_and_no_step_waits_for_it(forks, tmp_path, steps, end):
     assert (ran.status, ran.text) == (bare.status, bare.text)
 
 
+@pytest.mark.long
 def test_the_word_is_there_when_the_disk_answers(forks, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "start.json").write_text("{}")

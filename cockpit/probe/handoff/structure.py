@@ -12,6 +12,7 @@ import sys
 from collections.abc import Hashable
 from typing import Any, Callable, NamedTuple, cast
 
+from ...model.counts import counted
 from ..guard import attempt
 
 TORCHS_OWN = ("torch.nn.modules.module", "torch.nn.modules.batchnorm", "torch.optim.optimizer")
@@ -148,17 +149,13 @@ def _is_kind_of_torchs(kind: Any) -> bool:
 def _groups_changed(name: str, was: Build, now: Build) -> list[Difference]:
     sure = not was.own and not now.own
     if len(was.groups) != len(now.groups):
-        has = "%s has %s now and had %d %s" % (name, _count(len(now.groups)), len(was.groups), SINCE)
-        return [Difference(has, sure)]
+        has = counted(len(now.groups), "parameter group")
+        return [Difference("%s has %s now and had %d %s" % (name, has, len(was.groups), SINCE), sure)]
     return [
-        Difference("parameter group %d of %s holds %d parameters now and held %d %s" % (at, name, b, a, SINCE), sure)
+        Difference("group %d of %s holds %s now and held %d %s" % (at, name, counted(b, "parameter"), a, SINCE), sure)
         for at, (a, b) in enumerate(zip(was.groups, now.groups))
         if a != b
     ][:1]
-
-
-def _count(groups: int) -> str:
-    return "1 parameter group" if groups == 1 else "%d parameter groups" % groups
 
 
 def _sizes_changed(name: str, was: Build, now: Build) -> list[Difference]:
