@@ -283,7 +283,8 @@ class Restarts:
         start = start_of(state, read_json(self._run.start_file), self._run.facts())
         plan = lives.read(folder, lives.PLAN)
         names = [name.partition(" ")[2] for name in plan.get("asked", {}) if name.startswith("env ")]
-        write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names})
+        landed = [entry.id for entry in state.ledger if entry.landed_s is not None]
+        write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names, "landed": landed})
         write_json(Path(folder) / BACK / START_FILE, {**start, "change": state.current.change})
         self._written = known
 

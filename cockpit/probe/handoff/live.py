@@ -24,6 +24,7 @@ from .away import Away
 from .beginning import torch_begins, write_down
 from .claim import AGAIN, OTHERS, THROUGH, claim, close, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
+from .last_word import wait_until_known
 from .loaders import LoaderStates
 from .pace import Pace, count
 from .session import Session, SessionError
@@ -266,6 +267,8 @@ class Handoff:
         if error is not None:
             written = Written(str(error) if isinstance(error, Refused) else first_line(error))
             let_go(error)
+        for wish in wishes:
+            wait_until_known(wish.life, recorder.setting.change)
         now = recorder.clock()
         recorder.doing, recorder.since = was, now
         recorder.leave_out(now - began)
