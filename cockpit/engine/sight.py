@@ -47,6 +47,7 @@ class Sight:
         self._output = Output(run.output, record.state.output.bytes if record.state.output else 0)
         self._bounds_output = True
         self._sampled_s: float | None = None
+        self._unseen_s = 0.0
         self._output_s: float | None = None
         self._gpu_told_s: float | None = None
 
@@ -82,6 +83,7 @@ class Sight:
         reading = self._machine.read(now, main, self._ears.worker_pids())
         self._see_machine(reading, at_s)
         self._see_ranks(at_s)
+        unseen, self._unseen_s = reading.cpu_unseen_s != self._unseen_s, reading.cpu_unseen_s
         self._record.happen(
             Sampled(
                 at_s,
@@ -91,6 +93,7 @@ class Sight:
                 cpu_others=reading.cpu_others,
                 cpu_machine=reading.cpu_machine,
                 cores_busy=reading.cores_busy,
+                cpu_unseen=unseen,
                 **self._ears.ticks.take(at_s),
             )
         )

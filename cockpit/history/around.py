@@ -24,10 +24,10 @@ THROTTLED_MOVED = 0.2
 
 
 def foreign(event: Sampled, usable: float) -> float | None:
-    """Cores kept busy by whoever is not of this run; None where that is not measured, or a quota counts instead:
-    then other people's work does not use ours up."""
+    """Cores kept busy by whoever is not of this run; None where that is not measured, as where workers of a short
+    epoch came and went; or a quota counts instead: then other people's work does not use ours up."""
     known = [part for part in (event.cpu_main, event.cpu_workers, event.cpu_others) if part is not None]
-    if not known or not event.cores_busy or len(event.cores_busy) > usable + 0.5:
+    if not known or event.cpu_unseen or not event.cores_busy or len(event.cores_busy) > usable + 0.5:
         return None
     return max(0.0, sum(event.cores_busy) - sum(known))
 

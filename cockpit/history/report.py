@@ -88,7 +88,9 @@ def best_words(state: State, best: Entry) -> str:
             for name, (old, new) in (entry.change or {}).items():
                 began.setdefault((entry.loader, name), old)
                 held[entry.loader, name] = new
-    return "as it began, all changes taken back" if held and held == began else f"with {words_of(best)}"
+    if held and held == began:
+        return "as it began, all changes taken back"
+    return f"with {words_of(best)}{flags_words(best)}"
 
 
 def better_words(state: State) -> str | None:
@@ -165,7 +167,6 @@ def trial_line(entry: Entry) -> str:
         parts.append(f"stall {entry.stall_ms:.0f} ms")
     if told := compiled.words(entry.compiled_s, entry.graphs, entry.recompiles):
         parts.append(told)
-    parts += [f"but {flag.words}" for flag in entry.flags]
     if entry.note:
         parts.append(f"said before: {entry.note}")
     if entry.reason:
@@ -174,12 +175,18 @@ def trial_line(entry: Entry) -> str:
 
 
 def delta_words(entry: Entry) -> str:
-    """Difference, interval and verdict: ``+38.0 % [+29, +49] faster``; only the word where there is no figure."""
+    """Difference, interval, verdict and what else may have made it: ``+38.0 % [+29, +49] faster``; only the word where
+    there is no figure."""
     word = WORDS.get(entry.verdict, entry.verdict)
     if entry.delta_pct is None or entry.interval_pct is None:
         return f"{word}: {UNCOUNTED}" if uncounted(entry) else word
     low, high = entry.interval_pct
-    return f"{entry.delta_pct:+.1f} % [{low:+.0f}, {high:+.0f}] {word}"
+    return f"{entry.delta_pct:+.1f} % [{low:+.0f}, {high:+.0f}] {word}{flags_words(entry)}"
+
+
+def flags_words(entry: Entry) -> str:
+    """``, but other programs used …``: what stands behind a figure that others may have caused; nothing else."""
+    return "".join(f", but {flag.words}" for flag in entry.flags)
 
 
 def why_no_baseline(state: State) -> str:

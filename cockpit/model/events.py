@@ -138,7 +138,8 @@ class Sampled:
 
     Phase times are seconds spent in each phase during ``span_s`` of wall time (they sum to the time the
     training's thread was observed); ``steps`` and ``samples`` those that ended in it. CPU figures are in
-    cores (1.0 = one core busy), split by who used it; ``cores_busy`` is 0..1 per usable core.
+    cores (1.0 = one core busy), split by who used it; ``cores_busy`` is 0..1 per usable core. ``cpu_unseen``:
+    children of the run came and went in between, whose CPU is in none of its parts.
     """
 
     at_s: float
@@ -164,6 +165,7 @@ class Sampled:
     cpu_others: float | None = None
     cpu_machine: float | None = None
     cores_busy: tuple[float, ...] = ()
+    cpu_unseen: bool = False
 
 
 @dataclass(frozen=True)

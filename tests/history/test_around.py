@@ -11,7 +11,7 @@ from support.events import NOISY, Story, beginning
 
 from cockpit.history.around import MEMORY_S, flags, foreign
 from cockpit.history.fold import fold, fold_all
-from cockpit.history.report import trial_line
+from cockpit.history.report import best_words, delta_words, trial_line
 from cockpit.history.state import Around, Entry, State
 from cockpit.history.status import ledger_line
 from cockpit.history.trials import entry_of
@@ -84,7 +84,9 @@ def test_what_changed_around_a_change_is_said_beside_its_figure(
     view = View(state, "run", state.at_s, 120, 40)
     row, whole = text_of([change_row(view, 120)]), text_of(lines_of(view, 200))
     for flag in said:
-        assert f"but {flag}" in trial_line(found) and f"but {flag}" in whole
+        assert f"but {flag}" in whole
+        for told in (trial_line(found), delta_words(found), best_words(state, found)):
+            assert told.count(f", but {flag}") == 1, "beside the figure wherever it is told"
     assert ("changed" in row) == bool(said)
     assert (mark_of(found, view)[1] == "dim") == bool(said), "no colour for what may be others' doing"
 
@@ -92,6 +94,7 @@ def test_what_changed_around_a_change_is_said_beside_its_figure(
 def test_where_a_quota_counts_others_work_is_no_load() -> None:
     event = Sampled(0.0, 0.5, cpu_main=1.0, cores_busy=(1.0,) * 8)
     assert foreign(event, 2.0) is None and foreign(event, 8.0) == pytest.approx(7.0)
+    assert foreign(replace(event, cpu_unseen=True), 8.0) is None, "workers of a short epoch are no other programs"
     assert foreign(replace(event, cpu_main=None), 8.0) is None and foreign(replace(event, cores_busy=()), 8.0) is None
 
 
