@@ -8,6 +8,7 @@ tensor made here may be handed to the script: what it keeps must be its own.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from .standard import standard
@@ -28,18 +29,22 @@ class Aside:
 
     def copy(self, tensor: Any, device: Any = None, packed: bool = False) -> Any:
         """The values of ``tensor``, on ``device`` or else where it lies; ``packed``: in the order of their indices.
-        Raises RuntimeError or MemoryError."""
+        Raises RuntimeError or MemoryError where torch itself cannot copy it."""
         device = tensor.device if device is None else device
-        size = tensor.numel() * tensor.element_size()
         with self._torch.no_grad():
-            if not size or device.type != "cpu" or not self._is_plain(tensor):
-                copied = tensor.detach().to(device, copy=True)
-                return copied.contiguous() if packed else copied
-            there, strides = self.empty(tensor.shape, tensor.dtype, size), tensor.stride()
-            if not packed and _is_dense(tensor.shape, strides):  # nothing is moved about
-                there = there.as_strided(tensor.shape, strides, there.storage_offset())
-            there.copy_(tensor.detach())
-        return there
+            if tensor.numel() and device.type == "cpu" and self._is_plain(tensor):
+                # under vmap nothing may be written to memory of ours, and there may be none: then as torch copies
+                with contextlib.suppress(RuntimeError, MemoryError):
+                    return self._copied(tensor, packed)
+            copied = tensor.detach().to(device, copy=True)
+            return copied.contiguous() if packed else copied
+
+    def _copied(self, tensor: Any, packed: bool) -> Any:
+        size, strides = tensor.numel() * tensor.element_size(), tensor.stride()
+        there = self.empty(tensor.shape, tensor.dtype, size)
+        if not packed and _is_dense(tensor.shape, strides):  # nothing is moved about
+            there = there.as_strided(tensor.shape, strides, there.storage_offset())
+        return there.copy_(tensor.detach())
 
     def empty(self, shape: Any, dtype: Any, size: int) -> Any:
         """Room for ``size`` bytes of ``dtype``. Raises MemoryError."""

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from cockpit.probe.aside import PIECE, Aside
+from cockpit.probe.guard import Guard
 from cockpit.probe.handoff.contents import checksum
 from cockpit.probe.kernels.keep import Kept
 
@@ -140,4 +141,36 @@ def test_no_memory_is_told_as_such(monkeypatch):
 
     monkeypatch.setattr(aside._mmap, "mmap", refuses)
     with pytest.raises(MemoryError, match="Cannot allocate"):
-        Aside(torch).copy(torch.ones(3))
+        Aside(torch).empty((3,), torch.float32, 12)
+    assert Aside(torch).copy(torch.ones(3)).tolist() == [1.0] * 3, "then it is copied as torch copies"
+
+
+TRANSFORMS = {
+    "vmap": lambda work: torch.func.vmap(work)(torch.ones(2, 3)),
+    "grad": lambda work: torch.func.grad(lambda x: work(x).sum())(torch.ones(3)),
+    "vmap of grad": lambda work: torch.func.vmap(torch.func.grad(lambda x: work(x).sum()))(torch.ones(2, 3)),
+    "jvp": lambda work: torch.func.jvp(work, (torch.ones(3),), (torch.ones(3),)),
+    "functionalize": lambda work: torch.func.functionalize(work)(torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_in_a_transform_of_torchs_what_is_copied_is_copied_all_the_same(transform):
+    """A forward may run in one: whatever our copies meet there, the script's own call goes through."""
+
+    class Scaled(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.register_buffer("scale", scale)
+
+    run = Guard(lambda: False).run
+    seen = []
+
+    def work(x):
+        kept = run("kept", Kept, torch, Scaled(x * 2), (x,), run)
+        copy = run("copy", Aside(torch).copy, x)
+        seen.append((kept is None, copy is None))
+        return x * 3
+
+    TRANSFORMS[transform](work)
+    assert seen == [(False, False)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import sys
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -182,13 +183,16 @@ class Finiteness:
 
 def _any(gradient: Any) -> bool:
     gradient = gradient.detach()
-    if gradient.device.type == "cpu":  # where "any" makes a mask as long as the gradient first
+    plain = gradient.element_size() > 1 and gradient.layout is sys.modules["torch"].strided
+    if plain and gradient.device.type == "cpu":  # where "any" makes a mask as long as the gradient first
         return bool(gradient.count_nonzero())
-    return bool(gradient.any())
+    return bool((gradient if plain else gradient.float()).any())
 
 
 def is_finite(tensor: Any) -> bool:
     """Waits for it. Masks as long as the tensor are made only where its sum is not finite, which may be too large."""
+    if tensor.element_size() == 1:  # float8: there is no such sum, nor such a mask
+        tensor = tensor.float()
     if tensor.device.type == "cpu" and cmath.isfinite(tensor.sum().item()):
         return True
     return bool(tensor.isfinite().all())

@@ -177,7 +177,7 @@ class RootKernels:
         if (evaluates and self.setting.compile == SCRIPT) or self.idle:  # nothing of ours, and nothing to fail
             return self._run(self.setting, evaluates, module, args, kwargs)
         kind = (self._torch.is_grad_enabled(), module.training)
-        kept = None if kind in self._tried else Kept(self._torch, module, (args, kwargs), self._guarded)
+        kept = None if kind in self._tried else self._kept(module, (args, kwargs))
         try:
             result = self._run(self.setting, evaluates, module, args, kwargs)
         except Exception as error:
@@ -191,6 +191,11 @@ class RootKernels:
             return result
         # outside of the handler: what is raised now is the script's own, and the only one that its user should see
         return self._again(reason, kept, evaluates, module, args, kwargs)
+
+    def _kept(self, module: Any, inputs: Any) -> Kept | None:
+        """None where it could not be taken: the forward runs all the same."""
+        kept: Kept | None = self._guarded("kept", Kept, self._torch, module, inputs, self._guarded)
+        return kept
 
     def _again(self, reason: str, kept: Kept | None, evaluates: bool, module: Any, args: Any, kwargs: Any) -> Any:
         """Once more the way it was. If that fails as well, it is the script's own affair and the change stands."""

@@ -138,7 +138,7 @@ def changes_products(torch: Any) -> bool:
     before = torch.get_float32_matmul_precision()
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         room = functools.partial(Aside(torch).empty, dtype=torch.float32, size=4 * 256 * 256)
-        left = torch.linspace(0.1, 1.7, 256 * 256, out=room(256 * 256)).sin_().view(256, 256)
+        left = torch.linspace(0.1, 1.7, 256 * 256, out=room(256 * 256), device="cpu").sin_().view(256, 256)
         products = []
         try:
             for precision in MATMUL_CHOICES:
