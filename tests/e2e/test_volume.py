@@ -81,6 +81,7 @@ def check_samples(report: dict[str, Any], shape: Shape) -> None:
 FREE = replace(next(shape for shape in SHAPES if shape.trainer == "augment.py"), env=LARGER)
 
 
+@pytest.mark.timeout(3600)  # the pool may have others' runs before it
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_each_sample_once_where_the_order_is_free(pool: Pool, number: int) -> None:
     words = schedule("free", number, (*KNOBS, ("in_order", ("off", "on"))))
