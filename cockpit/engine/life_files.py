@@ -1,4 +1,5 @@
-"""What the files of a life tell while it is prepared and handed over to. Called by ``restarts``.
+"""What the files of a life tell while it is prepared and handed over to. Called by ``restarts`` and
+``next_life``.
 
 Of what cannot be read or written nothing is made: a full disk is no reason to fail here.
 """
@@ -7,11 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
 
 WORDS_LONGEST = 300
+
+
+@contextlib.contextmanager
+def prepared(folder: Path) -> Iterator[Path]:
+    """Where a life is written; it gets its name when all of it is there, so that whoever finds it finds it whole.
+    Where that fails nothing of it stays: it would be in the way of every later try of this engine."""
+    unnamed = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(unnamed, ignore_errors=True)  # of an engine that was killed, and had this number, too
+    try:
+        unnamed.mkdir(mode=0o700)
+        yield unnamed
+        os.rename(unnamed, folder)
+    finally:
+        shutil.rmtree(unnamed, ignore_errors=True)
 
 
 def is_handed_over(folder: str | None, reason: str) -> bool:

@@ -28,6 +28,7 @@ from cockpit.sensors.procfs import read_bytes
 from . import processes
 from .crash_plan import Base, Settings
 from .launch import bare_environment, environment, with_variables
+from .life_files import prepared
 from .next_environ import Known
 from .rundir import RunDir, read_json, write_json, write_whole
 
@@ -103,25 +104,24 @@ def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[
     facts = run.facts()
     _be_here(run, facts)
     number = 2 + sum(1 for _ in lives.folders(str(run.data)))
-    folder, prepared = run.data / f"life-{number}", run.data / f".life-{number}.{os.getpid()}"
-    prepared.mkdir(mode=0o700)
+    folder = run.data / f"life-{number}"
     base, settings = begun.base, begun.settings
     told = {"change": begun.change, "asked": dict(begun.asked), "before": dict(begun.before), "output": str(run.output)}
     from_what = {"base": base.key, "goes_on_from": base.words, "stopped": begun.stopped}
-    write_json(prepared / lives.PLAN, {**told, **from_what, "settings": settings.word})
     seen = {loader.id for loader in state.loaders}
     start = start_of(state, read_json(run.start_file), facts)
     unseen = {name: knobs for name, knobs in start["loaders"].items() if name not in seen}
     names = [name[len(ENV) :] for name in begun.asked if name.startswith(ENV)]
     loaders = {**unseen, **{name: dict(knobs) for name, knobs in settings.loaders.items()}}
     mine = {"set": dict(settings.setup), "loaders": loaders, "change": begun.change, "env": names}
-    write_json(prepared / START_FILE, {**start, **mine})
-    (prepared / BACK).mkdir(mode=0o700)
-    write_json(prepared / BACK / START_FILE, {**start, **mine, "change": state.current.change, "env": []})
     # whoever goes on from the start has no hand-off, and must not look for one
     go = {lives.HANDOFF: base.path or None, "epoch": base.epoch, "step": base.step, "epochs_left": base.epochs_left}
-    write_json(prepared / lives.GO, {**go, "at_s": begun.since_s})
-    os.rename(prepared, folder)
+    with prepared(folder) as unnamed:
+        write_json(unnamed / lives.PLAN, {**told, **from_what, "settings": settings.word})
+        write_json(unnamed / START_FILE, {**start, **mine})
+        (unnamed / BACK).mkdir(mode=0o700)
+        write_json(unnamed / BACK / START_FILE, {**start, **mine, "change": state.current.change, "env": []})
+        write_json(unnamed / lives.GO, {**go, "at_s": begun.since_s})
     what = {"argv": [*facts["argv"], *base.argv], "cwd": facts["cwd"], "window": facts.get("window")}
     environ = _plain(begun.environ)
     plan = {**what, "env": {**environ, ENV_LIFE: str(folder)}, "output": str(run.output), "like": dict(begun.like)}

@@ -26,7 +26,7 @@ from cockpit.probe.lives import LOG
 from . import preload, processes
 from .hear import Ears
 from .launch import INJECT
-from .life_files import changed_s, error_of, is_handed_over, last_line
+from .life_files import changed_s, error_of, is_handed_over, last_line, prepared
 from .likeness import likeness_of
 from .next_argv import program_before, waiting_first
 from .next_environ import theirs
@@ -239,8 +239,6 @@ class Restarts:
         assert pids is not None
         number = 2 + sum(1 for _ in lives.folders(str(self._run.data)))
         folder = self._run.data / f"life-{number}"
-        prepared = self._run.data / f".life-{number}.{os.getpid()}"
-        (prepared / BACK).mkdir(mode=0o700, parents=True)
         old = {"pid": pids.training, "started_ticks": pids.training_started}
         output = str(self._run.output)
         early = self._set_early()
@@ -253,10 +251,11 @@ class Restarts:
         found = (dict(lead.found) if lead else {}) or read_json(self._run.life / lives.PLAN).get("found")
         waits = {"cold": cold, "set_early": list(early), "found": found, "first": first}
         waits["script"] = self._said("script") or {}
-        write_json(prepared / lives.PLAN, {**facts_of, **waits})
         self._written = None
-        self._write_start(str(prepared), change)
-        os.rename(prepared, folder)  # whoever finds the folder finds it whole
+        with prepared(folder) as unnamed:
+            (unnamed / BACK).mkdir(mode=0o700)
+            write_json(unnamed / lives.PLAN, {**facts_of, **waits})
+            self._write_start(str(unnamed), change)
         base = {"argv": facts["argv"], "cwd": facts["cwd"], "window": facts.get("window")}
         known = self._record.state.environment or {}
         was = {name: value for name, value in (environ_of(self._run, pids, known) or {}).items() if name != ENV_WARM}
