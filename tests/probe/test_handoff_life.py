@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import shutil
 import textwrap
 import threading
@@ -210,6 +209,55 @@ def test_one_process_of_a_run_hands_over(forks, run_dir):
 def test_a_second_training_in_one_process_is_a_plain_one(forks, run_dir):
     after = "again = cockpit.session(model=model); print(list(again.epochs(2)), again.restored)"
     assert forks.run(train(run_dir, after=after), run_dir=run_dir).own[-1] == "[0, 1] None"
+
+
+SPAWNS = """
+import multiprocessing, os, sys, torch
+from multiprocessing import spawn
+from torch import nn
+from torch.utils.data import DataLoader
+import cockpit
+def as_spawned():
+    # what `spawn` does in a new process before it calls anything there, in one that has torch already
+    pid = os.fork()
+    if pid == 0:
+        multiprocessing.process.current_process()._inheriting = True
+        sys.modules["__main__"].__file__ = None
+        spawn.prepare(told)
+        os._exit(3 if sys.modules["__main__"].run.restored is None else 4)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+def spawned():
+    worker = multiprocessing.get_context("spawn").Process(target=print, args=("worker",))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run = cockpit.session(model=model, optimizer=optimizer)
+if __name__ == "__main__":
+    told = spawn.get_preparation_data("worker")
+    told["init_main_from_path"] = os.path.abspath(__file__)
+    for epoch in run.epochs(4):
+        {how}()
+        for x in DataLoader(torch.ones(12, 4), batch_size=4):
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        if epoch == {fails}: raise RuntimeError("out of memory, say")
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("how", ["as_spawned", LONG("spawned")])
+def test_a_spawned_process_that_runs_the_top_of_the_script_again_is_no_second_training(forks, run_dir, how):
+    """A loader's worker, a pool: the hand-offs stay those of the one that trains, and are gone on from."""
+    (run_dir / "life-2").mkdir()
+    for life, fails in ((None, 1), (2, 2)):
+        path = script(run_dir / "src", SPAWNS.format(how=how, fails=fails))
+        ran = forks.run(path, run_dir=run_dir, life=life)
+        assert "RuntimeError: out of memory, say" in ran.text and "AssertionError" not in ran.text, ran.text
+        assert closed(str(run_dir / "handoff")) is None
+        assert len(list((run_dir / "handoff").glob("[0-9]*"))) >= 1
 
 
 FOLDS = """

@@ -6,6 +6,7 @@ A shell loop over seeds, or a launcher, may start several; what one has written 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.process
 import os
 
 from .. import lives
@@ -55,6 +56,12 @@ def claim(folder: str, life: str) -> str | None:
     except OSError:
         pass  # a full disk must not keep anybody from going on; what cannot be written says so when it is due
     return None
+
+
+def only_prepares() -> bool:
+    """Whether multiprocessing is just getting this process ready, spawned or a server of forks: it runs the top of the
+    script once more to find what it is to call there. That opens no training, be it a loader's worker or anybody."""
+    return bool(getattr(multiprocessing.process.current_process(), "_inheriting", False))
 
 
 def _holder(path: str) -> int | None:

@@ -22,7 +22,7 @@ from ..registry import Registry
 from . import randomness
 from .away import Away
 from .beginning import torch_begins, write_down
-from .claim import AGAIN, OTHERS, THROUGH, claim, close, was_handed_over
+from .claim import AGAIN, OTHERS, TAKEN, THROUGH, claim, close, only_prepares, was_handed_over
 from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
 from .last_word import wait_until_known
 from .loaders import LoaderStates
@@ -145,6 +145,9 @@ class Handoff:
         """The one session of this process, restored where it is to go on; a mere loop where there can be none."""
         if self.opted_in is not None and self.reason != ENDED:
             raise SessionError("cockpit.session(…) was called twice: call it once, with everything that is to go on")
+        if only_prepares():
+            self.reason = TAKEN
+            return Session()
         session: Session | None = None
         self.reason, error = attempt(self._why_not)
         if error is None and self.reason is None:
