@@ -61,6 +61,27 @@ def test_an_unseeded_script_begins_as_it_did(tmp_path):
     assert len({*lines(first, "helper"), *lines(again, "helper")}) == 2
 
 
+OWN = {
+    "raises": "def __getattr__(name): raise RuntimeError(name)",
+    "gives anything": "def __getattr__(name): return lambda *words: print('called', name)",
+    "its own state": "def getstate(): print('called')\nsetstate = getstate",
+    "a copy of Python's": "class Random:\n    def getstate(self, *words): print('called')\n"
+    "_inst = Random()\ngetstate = setstate = _inst.getstate",
+    "another kind of module": "import sys\nclass Kind(type(sys)):\n    @property\n"
+    "    def __dict__(self): print('called')\nsys.modules[__name__].__class__ = Kind",
+}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_no_code_runs_of_what_is_only_called_as_pythons_own(tmp_path, own):
+    (tmp_path / "src" / "numpy").mkdir(parents=True)
+    (tmp_path / "src" / "numpy" / "__init__.py").touch()
+    for name in ("random.py", "numpy/random.py"):
+        (tmp_path / "src" / name).write_text(OWN[own])
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'src')!r}); import random, numpy.random; print('there')"
+    assert first_of(tmp_path, code) == "there\n"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("cold", [["a test"], None])
 @pytest.mark.parametrize("order", ["torch last", "torch first"])

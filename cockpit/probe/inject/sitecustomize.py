@@ -76,6 +76,7 @@ class _Beginning(object):
     """
 
     calls = {"random": ("getstate", "setstate"), "numpy.random": ("get_state", "set_state")}
+    makers = {"random": "random", "numpy.random": "numpy.random.mtrand"}
 
     def __init__(self, told):
         self.told, self.noted = told, {}
@@ -108,10 +109,20 @@ class _Beginning(object):
             pass
         return spec
 
+    def _own_calls(self, module, name):
+        """Those of Python and NumPy themselves, and nothing else: the script may have a random.py of its own, of which
+        no code is to run before its time. Raises where they are not."""
+        fields = vars(module) if type(module) is type(sys) else {}
+        if name == "random" and os.path.dirname(fields["__file__"]) != os.path.dirname(os.__file__):
+            raise LookupError(name)
+        found = tuple(fields[call] for call in self.calls[name])
+        if any(type(call.__self__).__module__ != self.makers[name] for call in found):
+            raise LookupError(name)
+        return found
+
     def _note(self, name):
-        module = sys.modules.get(name)
-        get, put = (getattr(module, call, None) for call in self.calls[name])
         try:
+            get, put = self._own_calls(sys.modules.get(name), name)
             if name in self.told:
                 put(self.told[name])
             self.noted[name] = get()
