@@ -93,8 +93,8 @@ async def serve(run: RunDir, plan: bytes) -> None:
                 environment=variables if isinstance(variables, dict) else None,
             )
         )
-    if facts.get("on_crash") or facts.get("resume_with"):
-        stat = read_stat(processes.PROC, os.getpid())
+    stat = read_stat(processes.PROC, os.getpid())
+    with contextlib.suppress(OSError):  # a full disk is no reason to be without an engine
         write_json(run.engine_file, {"pid": os.getpid(), "started_ticks": stat.started_ticks if stat else None})
     asyncio.get_running_loop().set_exception_handler(note_failures())
     engine = Engine(run, record, Machine(mark=processes.mark_of(run)), NvmlReader())

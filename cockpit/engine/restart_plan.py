@@ -158,7 +158,6 @@ class View:
     held: str | None = None
     back_stepped: bool = False
     error: str = ""
-    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,7 @@ def _gone_back(entry: Entry, view: View, step: int) -> Move | None:
     if view.back_stepped:
         return Move("rolled_back", f"{failed}; goes on from {view.base or 'the hand-off'} as it was before", step=step)
     if view.status is not None:
-        left = f"{view.base or _name_of(view.go)} is left: cockpit restart {view.run} goes on from it"
+        left = f"{view.base or _name_of(view.go)} is left"  # the crash that this is says what becomes of it
         again = f"so did the one that began as it was before (status {view.status})"
         return Move("ended", f"{failed}, and {again}; {left}", step=step)
     note = f"{failed}: it begins once more, as it was before"

@@ -158,7 +158,6 @@ class Restarts:
             words=last_line(os.path.join(folder, LOG)),
             held=str(said.get("what")) if said.get("state") == "held" else None,
             back_stepped=lives.has(os.path.join(folder, BACK), lives.STEPPED),
-            run=self._record.state.run,
             error=error_of(folder),
             **self._lingering(folder),
         )

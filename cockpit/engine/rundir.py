@@ -90,7 +90,7 @@ class RunDir:
 
     @property
     def engine_file(self) -> Path:
-        """``engine.json``: which process the engine is, where it may have another training process follow."""
+        """``engine.json``: which process the engine is, which may have another training process follow."""
         return self.data / "engine.json"
 
     @property

@@ -111,7 +111,9 @@ def _state(run: RunDir, facts: dict[str, object]) -> str:
 
 def _may_go_on(run: RunDir, facts: dict[str, object]) -> bool:
     """Whether its engine, which may have another process follow, has not said yet that this was the end."""
-    if not (facts.get("on_crash") or facts.get("resume_with")) or not is_here(facts):
+    # without being asked to it tries again what a restart has stopped
+    tries = facts.get("on_crash") or facts.get("resume_with") or run.life != run.data
+    if not tries or not is_here(facts):
         return False
     engine = read_json(run.engine_file)
     alive = isinstance(pid := engine.get("pid"), int) and is_alive(pid, engine.get("started_ticks"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from cockpit.analysis.policy import POLICY
 from cockpit.model.pause import PAUSED
 
+from .crash import pending_restart
 from .measure import windows_of
 from .state import State
 from .trials import entry_of, words_of
@@ -65,8 +66,7 @@ ROLLED_BACK_SHOWN_S = 10.0
 def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activity:
     """What the run is doing at ``now_s``; ``for_badge``: or that a change has just come back."""
     if state.phase != "running":
-        waits_s = state.crash.at_s if state.crash is not None else state.started_s
-        began = {"ended": state.ended_s, "lost": state.ended_s, "starting": waits_s}
+        began = {"ended": state.ended_s, "lost": state.ended_s, "starting": _starting_s(state)}
         since = {**began, "paused": state.paused_since_s}.get(state.phase)
         return Activity(state.phase, None if since is None else now_s - since)
     applying = next((entry for entry in reversed(state.ledger) if entry.state == "applying"), None)
@@ -88,6 +88,14 @@ def activity_of(state: State, now_s: float, *, for_badge: bool = True) -> Activi
         since = now_s - (ours.landed_s or ours.state_s)
         return Activity("measuring", since, ours.settled_steps, ours.settle_steps)
     return _by_windows(state, now_s)
+
+
+def _starting_s(state: State) -> float | None:
+    """Since when it is waited for a first step: that of a later process has nothing to do with the run's beginning."""
+    if state.crash is not None:
+        return state.crash.at_s
+    restart = pending_restart(state)
+    return state.started_s if restart is None else restart.state_s
 
 
 def _by_windows(state: State, now_s: float) -> Activity:

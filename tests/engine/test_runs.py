@@ -20,6 +20,7 @@ from cockpit.engine.rundir import (
 from cockpit.engine.runs import list_runs, look, resolve
 from cockpit.engine.start import ensure_engine
 from cockpit.model.errors import NoSuchRun, StartError
+from cockpit.probe import lives
 
 
 def made(state_dir: Path, name: str, at_s: float, exit_status: str | None = None, **facts: object) -> RunDir:
@@ -130,3 +131,26 @@ def test_states_of_runs(tmp_path: Path) -> None:
     half = made(tmp_path, "f", 1.0)
     half.exit_status.write_text("")
     assert look(half).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("facts", "restarted", "engine", "state"),
+    [
+        ({}, False, True, "ended"),
+        ({"on_crash": "restart"}, False, True, "running"),
+        ({"resume_with": "--resume {checkpoint}"}, False, True, "running"),
+        ({}, True, True, "running"),
+        ({}, True, False, "ended"),
+        ({"on_crash": "restart"}, True, False, "ended"),
+    ],
+)
+def test_who_may_be_tried_again_has_not_ended_before_its_engine_says_so(
+    tmp_path: Path, facts: dict[str, str], restarted: bool, engine: bool, state: str
+) -> None:
+    run = made(tmp_path, "a", 1.0, **facts)
+    if restarted:
+        (run.data / "life-2").mkdir()
+        write_json(run.data / "life-2" / lives.GO, {lives.HANDOFF: None})
+    run.exit_status.write_text("1\n")
+    write_json(run.engine_file, {"pid": os.getpid() if engine else 1 << 22, "started_ticks": None})
+    assert look(run).state == state

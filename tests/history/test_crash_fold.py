@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from cockpit.history.state import State
 from cockpit.history.status import status_of
 from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed, HandoffSeen, Resumed, SessionSeen
-from cockpit.model.events import ChangeAsked, Event, ProbeLost, ProcessStarted, TrainingEnded
+from cockpit.model.events import ChangeAsked, ChangeMoved, Event, ProbeLost, ProcessStarted, TrainingEnded
 
 KNOWN: dict[str, Any] = {
     "exit_status": 137,
@@ -74,6 +75,16 @@ def test_a_restart_that_waited_for_it_is_over_and_undo_finds_what_was_before() -
         [Resumed(after.at_s, "x"), story.moved("x", "applying"), story.moved("x", "settling", **landed)], after
     )
     assert [entry.id for entry in stacks(after)[0]] == ["c1"], "a mere restart is nothing to take back"
+
+
+def test_a_later_process_is_starting_since_it_was_begun_and_not_since_the_run_was() -> None:
+    story, state = begun()
+    first = replace(state, phase="starting", started_s=state.at_s - 300.0)
+    assert activity_of(first, first.at_s + 2.0).for_s == pytest.approx(302.0)
+    waiting = fold_all([waits(first), story.asked("x", {"process": "started anew"}, origin="crash")], first)
+    began = fold_all([Resumed(first.at_s + 5.0, "x"), ChangeMoved(first.at_s + 5.0, "x", "applying")], waiting)
+    assert began.phase == "starting"
+    assert activity_of(began, first.at_s + 7.0).for_s == pytest.approx(2.0)
 
 
 def test_without_another_try_the_end_closes_everything() -> None:
