@@ -72,6 +72,7 @@ def crashed(state: State, event: Crashed) -> State:
 def resumed(state: State, event: Resumed) -> State:
     """Another process begins, whatever had ended before. What had been set for later waits for its moment again."""
     ledger = tuple(entry for entry in state.ledger if not _never_had_its_turn(entry))
+    gone_s = state.crash.at_s if state.crash is not None else state.ended_s
     return replace(
         state,
         ledger=ledger,
@@ -82,6 +83,7 @@ def resumed(state: State, event: Resumed) -> State:
         stopping_until_s=None,
         leaving_s=None,
         survivors=(),
+        idle_s=state.idle_s + (max(0.0, event.at_s - gone_s) if gone_s is not None else 0.0),
         crash=None,
         crashes=() if event.by_person else state.crashes,
         environment=environment.left(state, event.env) if event.env is not None else state.environment,

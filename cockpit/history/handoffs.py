@@ -1,6 +1,7 @@
 """What hand-offs cost the training, in words and as figures: no other figure holds their time. Pure.
 
-Called by the fold, and by status, report, progress and screen. The share is of the run's time without its pauses.
+Called by the fold, and by status, report, progress and screen. The share is of the run's time without its pauses, and
+without the time between one process and the next.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cockpit.model.counts import counted
 from cockpit.model.crash import HANDOFF_SHARE, HandoffSeen
 
 from .pause import paused_for_s
@@ -39,16 +39,18 @@ def share(state: State, now_s: float) -> float | None:
     """The part of the run's time that went into them; None where there were none."""
     if state.started_s is None or not state.handoffs.tried:
         return None
-    lived_s = (state.ended_s or now_s) - state.started_s - paused_for_s(state, now_s)
+    # a crash that nothing has followed yet: nobody has trained since
+    until_s = state.ended_s or (state.crash.at_s if state.crash is not None else now_s)
+    lived_s = until_s - state.started_s - paused_for_s(state, now_s) - state.idle_s
     return min(1.0, state.handoffs.spent_s / lived_s) if lived_s > 0 else None
 
 
 def words(state: State, now_s: float) -> str | None:
-    """How many, and what they took; None where there were none."""
+    """How many, and what they took, beside a label that says of what; None where there were none."""
     cost, part = state.handoffs, share(state, now_s)
     if part is None:
         return None
-    said = f"{counted(cost.written, 'hand-off')} written: {_span(cost.spent_s)}, {percent(part)} of the run's time"
+    said = f"{cost.written} written: {_span(cost.spent_s)}, {percent(part)} of the run's time"
     if failed := cost.tried - cost.written:
         said += f", with {failed} that failed"
     return f"{said}; {spared_words()}" if cost.spared else said

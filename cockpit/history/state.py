@@ -192,7 +192,8 @@ class State:
     ``ranks``: processes that speak to us. ``team``: those that train, where there are or were several.
     ``stacks``: what each process has answered to the newest ``dump``.
     ``longest_s``: by what the training was doing, the longest that it was seen to take and come out of.
-    ``pause``: the newest word on the newest pause; ``paused_s``: seconds of all that are over.
+    ``pause``: the newest word on the newest pause; ``paused_s``: seconds of all that are over. ``idle_s``: seconds
+    in which no process was there, between an end or a crash and the one that followed.
     ``recent``: samples in which steps ended, each with all that was sampled since the one before; ``stepping``: what
     was sampled since the newest of them.
     ``environment``: variables that were asked for and are in force: by name what they were when the run began, and are
@@ -249,6 +250,7 @@ class State:
     pause: PauseMoved | None = None
     paused_since_s: float | None = None
     paused_s: float = 0.0
+    idle_s: float = 0.0
     rings: tuple[Ring, ...] = RINGS
     current: Segment = Segment(cold=True)
     previous: Segment | None = None

@@ -121,7 +121,8 @@ def _cost(view: View, draft: Draft, width: int) -> list[Row]:
 def _written(view: View, width: int) -> list[Row]:
     """What hand-offs have taken so far, of the run's time."""
     costly = handoffs.warning(view.known, view.now_s)
-    words = costly or handoffs.words(view.known, view.now_s)
+    found = handoffs.words(view.known, view.now_s)
+    words = costly or (f"hand-offs: {found}" if found else None)
     return _labelled("so far", words, width, "worse" if costly else "dim") if words else []
 
 

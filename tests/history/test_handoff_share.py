@@ -14,7 +14,8 @@ from cockpit.history.fold import fold_all
 from cockpit.history.report import text_of
 from cockpit.history.state import State
 from cockpit.history.status import status_of
-from cockpit.model.crash import HandoffSeen, SessionSeen
+from cockpit.model.crash import Crashed, HandoffSeen, Resumed, SessionSeen
+from cockpit.model.events import TrainingEnded
 
 
 def state_of(seconds: float, count: int = 3, sparing: bool = False, every: int = 1, spared: bool = False) -> State:
@@ -67,9 +68,17 @@ def test_those_that_failed_took_their_time_too() -> None:
     assert status_of(state, NOW_S)["handoff"]["failed"] == "the disk is full"
 
 
-def test_a_pause_is_none_of_the_time_and_none_is_nothing() -> None:
+def test_neither_a_pause_nor_the_time_without_a_process_is_the_runs_and_none_is_nothing() -> None:
     paused = replace(state_of(3.0), paused_s=40.0)
     assert handoffs.share(paused, NOW_S) == pytest.approx(9.0 / 60.0)
+    gone = Crashed(1070.0, exit_status=1, cause="RuntimeError")
+    for ends in ([TrainingEnded(1070.0, 0)], [gone], [gone, TrainingEnded(1070.5, 1)]):
+        ended = fold_all(ends, state_of(3.0))
+        later = fold_all([Resumed(5000.0, "x", by_person=True)], ended)
+        for state, now_s in ((ended, 5000.0), (later, 5000.0), (later, 5030.0)):
+            lived_s = 70.0 + now_s - 5000.0
+            assert handoffs.share(state, now_s) == pytest.approx(9.0 / lived_s, rel=0.01), (ends, now_s)
+            assert handoffs.warning(state, now_s) is not None, "hours without a process make none of them cheap"
     none = fold_all(beginning())
     assert handoffs.share(none, NOW_S) is None and handoffs.words(none, NOW_S) is None
     assert status_of(none, NOW_S)["handoff"] is None and "and-offs" not in "\n".join(text_of(none, NOW_S))

@@ -316,7 +316,7 @@ def test_what_hand_offs_took_stands_there_and_is_news_once_where_somebody_pays_d
         seen = fold_all([SessionSeen(now_s, ("model",), 90, every, sparing=sparing)], state)
         seen = fold_all([HandoffSeen(now_s, at, 40 * at, 10**9, 3.0) for at in (1, 2, 3)], seen)
         shown[sparing] = text_of(frame(View(seen, now_s, restart=Draft().answered(FINE)), 120, 40))
-    assert "so far" in shown[True] and "3 hand-offs written: 9.0 s" in shown[True]
+    assert "so far" in shown[True] and "hand-offs: 3 written: 9.0 s" in shown[True]
     assert "so far" in shown[False] and "--handoff-every 1 asks for them" in shown[False]
     assert "so far" not in text_of(frame(View(state, now_s, restart=Draft().answered(FINE)), 120, 40))
 
