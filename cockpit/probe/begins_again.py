@@ -11,12 +11,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from . import lives
@@ -34,11 +36,15 @@ OURS = ("cockpit", __name__.partition(".")[0])
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
+NOT_READ = getattr(importlib.util, "_LazyModule", None)
+"""What runs when somebody looks at it for the first time."""
+
+
 def of_this_process() -> dict[str, Any]:
     """``main``: the script; ``files``: what it has imported of its own, by path with the name of the module;
     ``python``: which one reads them; ``since_s``: when it had not read them yet."""
-    main = sys.modules.get("__main__")
-    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    main = _fields(sys.modules.get("__main__"))
+    path, spec = main.get("__file__"), main.get("__spec__")
     path = os.path.abspath(path) if isinstance(path, str) and os.path.isfile(path) else None
     files = {} if path is None else {path: str(getattr(spec, "name", "__main__"))}
     for name, module in list(sys.modules.items()):
@@ -48,9 +54,18 @@ def of_this_process() -> dict[str, Any]:
     return {"main": path, "files": files, "python": python, "since_s": since_s}
 
 
+def _fields(module: Any) -> Mapping[str, Any]:
+    """What it holds, looked at past whatever it would do when somebody asks it: import all it has, say. Nothing of what
+    is no module, or has not been read yet."""
+    kind = type(module)
+    if not issubclass(kind, ModuleType) or kind is NOT_READ:
+        return {}
+    return vars(ModuleType)["__dict__"].__get__(module) or {}
+
+
 def _own_file(name: str, module: Any) -> str | None:
     """What was made up without a finder is none: whoever compiles writes such modules, and takes them away again."""
-    fields = getattr(module, "__dict__", {})
+    fields = _fields(module)
     path, spec = fields.get("__file__"), fields.get("__spec__")
     if spec is None or not isinstance(path, str) or not path.endswith(SUFFIX) or name.partition(".")[0] in OURS:
         return None

@@ -80,6 +80,35 @@ def both(*changes):
     return lambda folder: [change(folder) for change in changes]
 
 
+SLY = """
+import importlib.util, sys
+from types import ModuleType
+class Eager(ModuleType):
+    @property
+    def __dict__(self): raise SystemExit("was asked for all it has")
+class Sly:
+    def __getattribute__(self, name): raise SystemExit("was asked for " + name)
+spec = importlib.util.find_spec("lazily")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+lazy = sys.modules["lazily"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lazy)
+sys.modules["eager"], sys.modules["sly"] = Eager("eager"), Sly()
+import mixed
+sys.modules["mixed"].__class__ = Eager
+def __getattr__(name): raise SystemExit("was asked for " + name)
+del __spec__
+"""
+
+
+def test_a_look_runs_nothing_of_the_scripts(source: Path) -> None:
+    """Modules that import what they have as soon as somebody looks at them, and things that are none at all."""
+    (source / "lazily.py").write_text("raise SystemExit('was run')")
+    (source / "mixed.py").touch()
+    (source / "train.py").write_text(SLY + TELLS.replace("import lazily\n", ""))
+    found = told(source)["files"]
+    assert isinstance(found, dict) and {Path(each).name for each in found} == {"train.py", "mixed.py"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

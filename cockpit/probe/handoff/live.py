@@ -86,6 +86,7 @@ class Handoff:
         self.pace.restart()
         self._found: Found | None = None
         self._progress: tuple[int, ...] = ()
+        self._script: dict[str, Any] = {}
         self._built, self._modules = Structure(self._torch, {}), 0
 
     # ---- what others may know and ask; any thread ----
@@ -116,8 +117,13 @@ class Handoff:
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
             "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing,
             "reason": self.reason_now, "passed": list(self.passed), "step": self._restored_step, "change": self._change,
-            "doubt": self._built.doubt, "script": begins_again.of_this_process(),
+            "doubt": self._built.doubt, "script": self._script,
         }  # fmt: skip
+
+    def _tell(self) -> None:
+        """In the script's thread, which alone may look at what it has imported: a module may be on its way in."""
+        self._script = begins_again.of_this_process()
+        self._say(self.message())
 
     def last_words(self) -> list[dict[str, Any]]:
         """For an engine that is new or was away: the state, and the answer to each wish."""
@@ -149,6 +155,7 @@ class Handoff:
             self.reason = TAKEN
             return Session()
         session: Session | None = None
+        self._script = begins_again.of_this_process()
         self.reason, error = attempt(self._why_not)
         if error is None and self.reason is None:
             self.opted_in = tuple(things)
@@ -159,7 +166,7 @@ class Handoff:
             self.reason = first_line(error)
             if self.life != FIRST:
                 self.leave(self.reason)
-        self._say(self.message())
+        self._tell()
         return session if session is not None and self.reason is None else Session()
 
     def _opened(self, things: dict[str, Any]) -> Session:
@@ -206,7 +213,7 @@ class Handoff:
         """The training cannot go on as it should, and must not do anything else. ``more`` was told already."""
         tell(sentence + "; the training ends here rather than begin anew")
         self.reason = "; ".join((sentence, *more))
-        self._say(self.message())
+        self._tell()
         raise SystemExit(NOT_RESTORED)
 
     # ---- the script's loop ----
@@ -227,7 +234,7 @@ class Handoff:
                 tell(sentence)
             self._found = None
         self._progress = self._how_far()
-        self._say(self.message())
+        self._tell()
 
     def _how_far(self) -> tuple[int, ...]:
         recorder = self._recorder
@@ -247,7 +254,7 @@ class Handoff:
         changed = self._built.look()
         if changed or len(sys.modules) != self._modules:  # said before anybody asks for a new process
             self.reason, self._modules = self._built.cannot, len(sys.modules)
-            self._say(self.message())
+            self._tell()
         wishes = self._wishes.taken()
         due = self.pace.is_due(done)
         if wishes or (due and not self.pace.is_too_soon(self._recorder.clock())):
@@ -314,7 +321,7 @@ class Handoff:
             return
         self.reason, self._hooks.on_opening, self._built = ENDED, None, Structure(self._torch, {})
         self._wishes.answer_all(ENDED)
-        self._say(self.message())
+        self._tell()
 
     def leave_word(self) -> None:
         """The process ends: where nobody threw anything after its loop, its training has ended. Not for the script's
