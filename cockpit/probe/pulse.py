@@ -31,7 +31,8 @@ class Pulse:
         self._stop = threading.Event()
         self._work: Callable[[], object] | None = None
         self.first: Callable[[], object] | None = None
-        """What is done once, before the first beat."""
+        """What is done once in each process, before the first beat."""
+        self._began = False
         self._interrupted = False
         self.wanted = True
 
@@ -62,9 +63,9 @@ class Pulse:
 
     def _run(self, stop: threading.Event) -> None:
         # at once: a training that is killed soon after its first step has still been seen
-        first, self.first = self.first, None
-        if first is not None:
-            first()
+        began, self._began = self._began, True
+        if self.first is not None and not began:
+            self.first()
         self._beat()
         # signals are the script's: none is delivered to this thread, whatever the script blocks in its own
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
@@ -98,5 +99,5 @@ class Pulse:
 
     def forget(self) -> None:
         """In a forked child: the thread did not come along."""
-        self._thread, self._minds_end, self._interrupted = None, False, False
+        self._thread, self._minds_end, self._interrupted, self._began = None, False, False, False
         self._stop = threading.Event()

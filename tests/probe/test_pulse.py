@@ -76,3 +76,15 @@ def test_it_comes_back_only_where_it_was(it):
     pulse.stop()
     pulse.resume()
     assert not pulse.running
+
+
+def test_what_is_done_once_is_done_once_in_each_process_that_trains():
+    done: list[str] = []
+    pulse = Pulse(lambda: None, lambda: None)
+    pulse.first = lambda: done.append("first")
+    for processes in (1, 2):
+        for _ in range(2):
+            pulse.start()
+            pulse.stop(60)
+        assert len(done) == processes
+        pulse.forget()  # a fork of one that has trained trains itself
