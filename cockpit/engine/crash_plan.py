@@ -33,6 +33,7 @@ TOLD = frozenset(
 )
 """By these somebody, or a scheduler, tells a process to end."""
 TWICE = 2
+ENDED_WELL = "what it was started with ended with status 0 all the same, so it is not tried again by itself"
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ def cause_of(status: int | None, left: Left | None, started: int | None, stoppin
     """Why it ended, in a few words, where that was a crash; None where it was not, or nobody can tell.
 
     ``started``: the pid of what the keeper had started. What Python ends by itself leaves word of how; a process that
-    was killed leaves none.
+    was killed leaves none. A shell or a driver may end well though the training behind it has not (``train.py | tee``).
     """
-    if stopping or not status:
+    if stopping or status is None:
         return None
     ours = left is not None and (left.trains or left.pid == started)
-    if left is not None and ours and left.error is not None:
+    if left is not None and ours and left.error is not None and (status or left.pid != started):
         return left.error
     number = status - 128
     if number <= 0 or number in TOLD or (left is not None and left.pid == started):
@@ -94,6 +95,15 @@ class Base:
 def has_epochs_left(base: Base | None) -> bool:
     """Whether whoever goes on from it has still to train, as far as it tells."""
     return base is not None and base.epochs_left != 0
+
+
+def is_through(base: Base | None, stopped: bool) -> bool:
+    """Whether status 0 says that nothing is left to go on with. A hand-off with epochs left says another thing: it was
+    told to end, and ended well. What is left to do after a script's own checkpoint nobody knows: that is for who has
+    ``stopped`` it."""
+    if base is None or not (stopped or base.path):
+        return not stopped
+    return not has_epochs_left(base)
 
 
 @dataclass(frozen=True)

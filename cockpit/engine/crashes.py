@@ -24,8 +24,8 @@ from cockpit.probe.leaving import LEFT
 
 from .bases import Bases, failed_at_once
 from .beginnings import LOST, Beginnings, Wish
-from .crash_plan import RESTART as BY_ITSELF
 from .crash_plan import (
+    ENDED_WELL,
     WAITS_S,
     Base,
     Left,
@@ -34,13 +34,14 @@ from .crash_plan import (
     cause_of,
     ended_under,
     good_settings,
-    has_epochs_left,
+    is_through,
     left_of,
     next_try,
     not_by_itself,
     suspects,
     without_words,
 )
+from .crash_plan import RESTART as BY_ITSELF
 from .next_environ import Known
 from .next_life import BACK
 from .processes import Pids
@@ -92,7 +93,7 @@ class Crashes:
             self._record.happen(not_by_itself(state.crash, LOST))
             return False
         training, stopping = pids.training if pids is not None else None, state.phase == "stopping"
-        cause = cause_of(status, self._left(pids), training, stopping)
+        cause = cause_of(status, self.left(pids), training, stopping)
         owed = not stopping and self._is_owed()
         by_itself = owed or (cause is not None and self._facts.get("on_crash") == BY_ITSELF)
         if cause is None and not owed and (stopping or not status or not self._has_begun_nothing()):
@@ -102,9 +103,10 @@ class Crashes:
             cause = f"{cause}: {of_memory}"
         base, why = self._base(state)
         crash = self._crash(state, status, cause, base, why)
-        if base is None or not by_itself:
-            reason = self.still() if crash.offered else None
-            self._record.happen(crash if reason is None else not_by_itself(crash, reason, offered=False))
+        if base is None or not by_itself or status == 0:
+            still = self.still() if crash.offered else None
+            reason = still or (ENDED_WELL if by_itself and base is not None else None)
+            self._record.happen(crash if reason is None else not_by_itself(crash, reason, offered=still is None))
             return False
         hindrance = LOST if self._beginnings.environ is None else None
         then = good_settings(state, suspects(state))
@@ -131,14 +133,14 @@ class Crashes:
         found = self.bases.find(state, in_vain=self.bases.in_vain())
         return found if found[0] is not None else self.bases.find(state)
 
-    def _left(self, pids: Pids | None) -> Left | None:
+    def left(self, pids: Pids | None) -> Left | None:
         """The word of the process: the one of before, that runs again in a life, has a place of its own for it."""
         life = self._run.life
         return left_of(lives.read(str(life / BACK if pids is not None and pids.back is not None else life), LEFT))
 
     def had_ended(self, pids: Pids | None, by_s: float) -> bool:
         """Whether the training had ended by itself before that moment: what it left is of before, or its status is."""
-        left = self._left(pids)
+        left = self.left(pids)
         if left is not None and pids is not None and left.pid == pids.training:
             return left.error is None and left.at_s < by_s
         return _written_s(self._run.exit_status, by_s) < by_s
@@ -242,17 +244,14 @@ class Crashes:
     def _goes_on_from(self) -> Base:
         """Raises CockpitError with the reason why nothing can begin."""
         state = self._record.state
-        through = CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
-        if state.exit_status == 0 and state.stopping_until_s is None:
-            raise through
         if (reason := self.still()) is not None:
             raise CockpitError(reason)
         # what a pattern names is what the script resumes from: should it have failed before, that has been seen to
         base, why = self._base(state) if self.waits or self.bases.is_guess else self.bases.find(state)
+        if state.exit_status == 0 and state.crash is None and is_through(base, state.stopping_until_s is not None):
+            raise CockpitError(f"{state.run} has ended with status 0: nothing is left to go on with")
         if base is None:
             raise CockpitError(str(why))
-        if state.exit_status == 0 and not has_epochs_left(base):
-            raise through  # it was stopped, and had just come to its end
         return base
 
     def preview(self) -> dict[str, Any]:

@@ -14,13 +14,12 @@ from cockpit.model.errors import CockpitError
 from . import processes, trainers
 from .beginnings import Beginnings
 from .by_checkpoint import ByCheckpoint
-from .crash_plan import has_epochs_left
 from .crashes import Crashes
 from .hear import Ears
 from .record import Record
 from .restarts import Restarts
 from .rundir import RunDir
-from .spent import remove_handoffs
+from .spent import are_spent, remove_handoffs
 
 
 class Following:
@@ -125,15 +124,13 @@ class Following:
         self._by_checkpoint.call_off("the training ended before it had written another checkpoint")
         if self._crashes.after_the_end(status, pids):
             return True
-        if status == 0 and self._still() is None and not self._stopped_short():
-            remove_handoffs(self._run)
+        if status == 0 and self._still() is None:
+            crashes = self._crashes
+            if are_spent(self._run, crashes.bases.handoff(), crashes.left(pids)):
+                remove_handoffs(self._run)
         return False
 
     def _still(self) -> str | None:
         """Why no process may begin: somebody of the run trains, or is about to."""
         found = trainers.who_trains(self._run, self._ears.training_pids(), self._ears.worker_pids())
         return found.words(self._record.state.run) if found is not None else None
-
-    def _stopped_short(self) -> bool:
-        """Whether somebody has stopped it, and a hand-off is there from which a person may have it go on."""
-        return self._record.state.phase == "stopping" and has_epochs_left(self._crashes.bases.handoff())

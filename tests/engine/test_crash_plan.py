@@ -16,6 +16,7 @@ from cockpit.engine.crash_plan import (
     begun_with,
     cause_of,
     good_settings,
+    is_through,
     left_of,
     next_try,
     settings_of,
@@ -33,6 +34,11 @@ OURS, OTHER = 7, 9
     ("status", "left", "stopping", "cause"),
     [
         (0, None, False, None),
+        (0, Left(OTHER, "RuntimeError: no", True), False, "RuntimeError: no"),  # behind a shell, as train.py | tee
+        (0, Left(OTHER, "RuntimeError: no", True), True, None),
+        (0, Left(OTHER, "RuntimeError: no", False), False, None),
+        (0, Left(OTHER, None, True), False, None),
+        (0, Left(OURS, "RuntimeError: no", True), False, None),
         (None, None, False, None),
         (1, Left(OURS, "RuntimeError: no", True), False, "RuntimeError: no"),
         (1, Left(OTHER, "RuntimeError: no", True), False, "RuntimeError: no"),
@@ -53,6 +59,24 @@ OURS, OTHER = 7, 9
 )
 def test_what_was_a_crash(status: int | None, left: Left | None, stopping: bool, cause: str | None) -> None:
     assert cause_of(status, left, OURS, stopping) == cause
+
+
+@pytest.mark.parametrize(
+    ("base", "stopped", "through"),
+    [
+        (None, False, True),
+        (None, True, False),  # why there is none is told
+        (Base("a hand-off", "3", path="3", epochs_left=2), False, False),
+        (Base("a hand-off", "3", path="3", epochs_left=2), True, False),
+        (Base("a hand-off", "3", path="3", epochs_left=0), False, True),
+        (Base("a hand-off", "3", path="3", epochs_left=0), True, True),
+        (Base("a checkpoint", "c"), False, True),
+        (Base("a checkpoint", "c"), True, False),
+        (Base("the start", "start", epochs_left=9), False, True),
+    ],
+)
+def test_what_status_0_says(base: Base | None, stopped: bool, through: bool) -> None:
+    assert is_through(base, stopped) == through
 
 
 @pytest.mark.parametrize("found", [{}, {"pid": "x"}, {"pid": None, "error": "e"}])
