@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
+import torch
 from fake_engine import ROOT, FakeEngine
 from test_handoff_same import chain, check
 
+from cockpit.probe.handoff.unsaid import Unsaid
+from cockpit.probe.recorder import Recorder
+
 MIDDLE = ROOT / "tests" / "trainers" / "middle.py"
 GRADIENTS = ["", "accumulate", "turns", "accumulate scaler", "by_hand", "accumulate flat", "turns sparse"]
+IDLE = [["idle"], ["idle", "turns", "freeze"], ["idle", "accumulate", "scaler", "holder"]]
 CHANGES = ["", "thaw", "freeze", "evaluate dropout", "settings"]
 EVERY = [
     f"{' '.join(each)} {('', 'holder')[number % 2]}".split()
@@ -19,12 +27,56 @@ EVERY = [
 
 
 @pytest.mark.parametrize(
-    "flags", [["accumulate", "thaw", "evaluate", "dropout"], *(pytest.param(f, marks=pytest.mark.long) for f in EVERY)]
+    "flags",
+    [
+        ["accumulate", "thaw", "evaluate", "dropout"],
+        *(pytest.param(f, marks=pytest.mark.long) for f in [*EVERY, *IDLE]),
+    ],
 )
 def test_what_was_changed_in_the_middle_goes_on(forks, tmp_path, flags):
     """In an epoch that the next process does not see; updates lie across every hand-over."""
     bare, lives = chain(forks, tmp_path / "run", flags, ends=(2, 3, 5), script=MIDDLE)
     check(bare, lives)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.parametrize("to_none", [False, True])
+def test_what_the_model_uses_no_more_is_updated_as_long_as_it_was(kind, to_none):
+    """By decay and momentum: an optimizer passes over what has no gradient, and not over one that is zero."""
+
+    def made():
+        torch.manual_seed(1)
+        model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "early": torch.nn.Linear(2, 1)})
+        optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.1, weight_decay=0.1)
+        recorder = Recorder(time.perf_counter_ns, lambda: False)
+        unsaid = Unsaid(torch, recorder, SimpleNamespace(setters={}, modules=list))
+        unsaid.note({"model": model, "optimizer": optimizer})
+
+        def step(*names):
+            optimizer.zero_grad(set_to_none=to_none)
+            sum(model[name](torch.ones(3, 2)).pow(2).mean() for name in names).backward()
+            recorder.backwards += 1
+            recorder.before_optimizer_step(optimizer, (), {})
+            optimizer.step()
+            recorder.after_optimizer_step(optimizer, (), {})
+
+        return {"model": model, "optimizer": optimizer}, unsaid, step
+
+    things, unsaid, step = made()
+    step("used", "early")
+    step("used")
+    later, put, goes_on = made()
+    state = unsaid.taken(things)
+    assert not state["gradients"], "nothing waits"
+    for name, thing in later.items():
+        thing.load_state_dict(copy.deepcopy(things[name].state_dict()))
+    put.put(later, state)
+    before = things["model"]["early"].weight.clone()
+    for each in (step, goes_on):
+        each("used")
+    assert torch.equal(things["model"]["early"].weight, before) == to_none
+    for name, tensor in things["model"].state_dict().items():
+        assert torch.equal(tensor, later["model"].state_dict()[name]), name
 
 
 def lives_of(forks, run_dir, first, second, start=None, told=None):

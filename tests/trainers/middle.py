@@ -7,7 +7,7 @@ scaler (with accumulate), by_hand (a home-made optimizer that accumulates), flat
 (one object of the script's own is the whole state), sparse (an embedding's gradients), thaw and freeze (in epoch 1),
 evaluate (a module, for good, from epoch 1 on), dropout (stronger from epoch 1 on), settings (torch's own, in epoch 1),
 loose (an attribute of a module of its own, and a hook, which nothing can carry), graph (gradients that have one),
-head_frozen (before the loop).
+head_frozen (before the loop), idle (a part of the model that is used in epoch 0 only, and gradients zeroed in place).
 """
 
 import argparse
@@ -34,6 +34,7 @@ class Net(nn.Module):
         self.head = nn.Linear(16, 1)
         self.tied = self.head
         self.strength = 1.0
+        self.early = nn.Linear(8, 1) if "idle" in flags else None
 
     def forward(self, x):
         return self.strength * self.head(self.body(x + self.kinds((x[:, 0] > 0).long())))
@@ -101,7 +102,8 @@ def main():
         model.head.requires_grad_(False)
     by_hand = ByHand(model)
     one = torch.optim.SGD([*model.kinds.parameters(), *model.body.parameters()], lr=0.05)
-    two = torch.optim.SGD(model.head.parameters(), lr=0.05, momentum=0.9)
+    heads = [model.head, model.early] if "idle" in flags else [model.head]
+    two = torch.optim.SGD([each for head in heads for each in head.parameters()], lr=0.05, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=64, growth_interval=3, enabled="scaler" in flags)
     things = {"model": model, "one": one, "two": two, "scaler": scaler}
     run = cockpit.session(**({"state": Holder(**things)} if "holder" in flags else things))
@@ -115,6 +117,8 @@ def main():
             change_in_the_middle(model)
         for step, (x, y) in enumerate(loader):
             loss = nn.functional.mse_loss(model(x), y)
+            if "idle" in flags and epoch == 0:
+                loss = loss + nn.functional.mse_loss(model.early(x), y)
             scaler.scale(loss).backward(create_graph="graph" in flags)
             count += 1
             if "by_hand" in flags:
@@ -126,7 +130,7 @@ def main():
                     due = [each for each in due if any(p.grad is not None for p in each.param_groups[0]["params"])]
                 for optimizer in due:
                     scaler.step(optimizer)
-                    optimizer.zero_grad(set_to_none="flat" not in flags)
+                    optimizer.zero_grad(set_to_none=not flags & {"flat", "idle"})
                 if due:
                     scaler.update()
             print(f"epoch {epoch} step {step} loss {loss.item()!r} {said_of_torch()}", flush=True)

@@ -53,6 +53,7 @@ class Unsaid:
         roots = {id(module) for module in self._kernels.modules()}
         return {
             "gradients": self._gradients(things),
+            "present": [name for name, each in self._parameters(things) if self._is_there(each.grad)],
             "frozen": dict(_changed(before.frozen, now.frozen)),
             "attributes": dict(_changed(before.attributes, now.attributes)),
             "settings": settings,
@@ -75,6 +76,9 @@ class Unsaid:
                     told.append("torch's %s was set to %s, and cannot be here: %s" % (name, value, error))
         for name, gradient in state.get("gradients", {}).items():
             _wait_again(self._torch, name, parameters.get(name), gradient)
+        for name in state.get("present", ()):
+            if name in parameters and parameters[name].grad is None:
+                parameters[name].grad = self._torch.zeros_like(parameters[name])
         return told
 
     def roots(self, things: dict[str, Any], state: dict[str, Any]) -> list[Any]:
@@ -133,6 +137,11 @@ class Unsaid:
                 )
             found[name] = gradient
         return found
+
+    def _is_there(self, gradient: Any) -> bool:
+        """Who zeroes in place goes on updating what the model uses no more: an optimizer passes over None, not over
+        zeros. Who sets to None does so before the next backward, and never sees them."""
+        return gradient is not None and gradient.layout == self._torch.strided
 
     def _settled(self) -> set[int]:
         recorder, found = self._recorder, set[int]()
