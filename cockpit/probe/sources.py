@@ -158,9 +158,9 @@ class MultiSource(Source):
     polls = 0
     polling = False
     given_up: str | None = None
+    """Why ``StuckWatch`` has ended the workers, where it has; ``polls`` and ``polling`` are what it looks at."""
     oom_kills: int | None = None
     """How many processes had been ended for lack of memory when this epoch began."""
-    """Why ``StuckWatch`` has ended the workers, where it has; ``polls`` and ``polling`` are what it looks at."""
 
     def _next_index(self) -> Any:
         if self.feed is None:  # nobody's epoch: torch resets it by itself

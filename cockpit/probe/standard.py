@@ -23,7 +23,7 @@ def standard(name: str) -> Any:
     spec = PathFinder.find_spec(name, FOLDERS)
     if spec is None or spec.loader is None:
         return importlib.import_module(name)  # built in, or kept elsewhere
-    if known is not None and getattr(known.__spec__, "origin", None) == spec.origin:
+    if known is not None and getattr(getattr(known, "__spec__", None), "origin", None) == spec.origin:
         return known
     try:
         module = importlib.util.module_from_spec(spec)
