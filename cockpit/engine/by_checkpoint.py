@@ -157,5 +157,8 @@ class ByCheckpoint:
             return False
         self._asked = None
         newer, _ = self._crashes.bases.checkpoint(state, quiet=True)  # it may have saved once more
+        if newer is not None and newer.key != asked.base.key:
+            note = f"the training was stopped, and goes on from {newer.words}, which it has written since"
+            self._record.happen(ChangeMoved(self._clock(), asked.change, "queued", note=note))
         self._crashes.follow(asked.change, newer or asked.base, settings_of(state), asked.wish, stopped=True)
         return True

@@ -21,6 +21,13 @@ HASH_SEED = "PYTHONHASHSEED"
 """Without it each process goes through a set of strings in an order of its own, which nothing can carry over."""
 
 
+def other_hashes(environ: Mapping[str, str] | None, env: Mapping[str, str | None]) -> bool:
+    """Whether the new process goes through sets of strings in another order than the present one, as far as known."""
+    if environ is None:
+        return False
+    return environ.get(HASH_SEED) in (None, "", "random") or HASH_SEED in env
+
+
 def preview(state: State, standing: Standing, env: Mapping[str, str | None], inject: str) -> dict[str, Any]:
     """``reason``: why it cannot be had, None where it can. ``values``: by name what the present process was started
     with, as far as that may be shown; ``set_early``: what the script sets by itself, whatever the environment says;
@@ -37,9 +44,8 @@ def preview(state: State, standing: Standing, env: Mapping[str, str | None], inj
         {} if environ is None else {name: told(known, name, theirs(name, environ.get(name), inject)) for name in names}
     )
     session = standing.session or {}
-    seed = (environ or {}).get(HASH_SEED)
     return {
         "reason": reason, "values": found, "set_early": list(standing.set_early),
         "names": list(session.get("names") or ()), "doubt": session.get("doubt"),
-        "other_hashes": environ is not None and (seed in (None, "", "random") or HASH_SEED in env),
+        "other_hashes": other_hashes(environ, env),
     }  # fmt: skip

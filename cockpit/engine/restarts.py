@@ -17,6 +17,7 @@ from typing import Any
 
 from cockpit.history.state import Entry
 from cockpit.history.trials import is_restart
+from cockpit.model.environment import OTHER_HASHES
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.names import ENV_LIFE, ENV_WARM, ENV_WAS, START_FILE
@@ -33,7 +34,7 @@ from .next_environ import theirs
 from .next_life import BACK, environ_of, leave_s_of, start_keeper, start_of
 from .record import Record
 from .restart_plan import COLD_STEPS, Move, Standing, View, next_of, wanted, why_cold
-from .restart_preview import preview
+from .restart_preview import other_hashes, preview
 from .room import UNKNOWN, room_of, why_without_torch
 from .rundir import RunDir, read_json, write_json
 
@@ -58,7 +59,8 @@ class Restarts:
     def ask(self, env: Mapping[str, str | None], change: str, origin: str = "person") -> dict[str, Any]:
         """Prepare a process with this environment; raises a CockpitError with the reason why not."""
         state = self._record.state
-        found = wanted(state, self._standing(), env, str(INJECT))
+        standing = self._standing()
+        found = wanted(state, standing, env, str(INJECT))
         if (passed_over := preload.why_not(env, found.environ)) is not None:
             raise CockpitError(passed_over)
         self._record.happen(ChangeAsked(self._clock(), change, found.asked, origin=origin))
@@ -67,7 +69,8 @@ class Restarts:
         except OSError as error:
             self._moved(change, Move("refused", f"the new process could not be started: {error}"))
             raise CockpitError(f"the new process could not be started: {error}") from error
-        notes = [note for note in (self._changed_since(), self._said("doubt")) if note]
+        hashes = OTHER_HASHES if other_hashes(standing.environ, env) else None
+        notes = [note for note in (self._changed_since(), self._said("doubt"), hashes) if note]
         return {"id": change, "note": "; ".join(notes) or None}
 
     def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:

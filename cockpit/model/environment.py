@@ -15,6 +15,9 @@ from .errors import UsageError
 AS_BEGAN = "(as it began)"
 """Stands for a value that nobody gave: the run began with it, and it is told to nobody."""
 
+OTHER_HASHES = "a set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
+"""What may make a training go on wrongly without a word, and nothing can carry over."""
+
 PYTHON, TORCH = "Python", "torch"
 
 

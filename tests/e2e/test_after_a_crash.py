@@ -127,3 +127,35 @@ def test_ranks_that_their_launcher_hands_the_words_to(state_dir: Path, tmp_path:
         assert f"rank {rank} resumed from epoch 3" in done.text and f"rank {rank} is through" in done.text, done.text
     (entry,) = done.report["ledger"]
     assert "epoch-3.pt" in entry["note"] and ("rank one is unwell" in entry["note"]) == (how == "raise"), entry
+
+
+SPLITS = """
+import os, random, torch, cockpit
+print("split", random.random(), float(torch.rand(())), flush=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+run = cockpit.session(model=model, optimizer=optimizer)
+for epoch in run.epochs(4):
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).mean().backward()
+        optimizer.step()
+    if epoch == 2 and not run.restored:
+        raise RuntimeError("once")
+"""
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_unseeded_split_is_the_same_again_or_said_to_be_another(
+    state_dir: Path, tmp_path: Path, behind: bool
+) -> None:
+    script = tmp_path / "splits.py"
+    script.write_text(SPLITS)
+    command = [sys.executable, str(script)]
+    if behind:
+        command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
+    done = run_under(command, state_dir, ["--on-crash", "restart", "--handoff-every", "1"], ENV, WAIT_S)
+    assert done.status == 0, done.text
+    splits = [line for line in done.text.splitlines() if line.startswith("split ")]
+    assert (len(splits), len(set(splits))) == (2, 2 if behind else 1), done.text
+    assert done.text.count("was drawn anew") == behind, done.text

@@ -136,6 +136,24 @@ def test_who_had_ended_by_itself_is_not_begun_again_nor_beside_anybody(had_ended
     assert [event.reason for event in record.events] == ([reason] if reason else [])
 
 
+def test_the_line_names_the_checkpoint_that_it_went_on_from() -> None:
+    """It had saved once more by the time that it ended."""
+    record, begun = Record(), list[tuple[Any, ...]]()
+    older, newer = Base("the checkpoint 7.pt", "7"), Base("the checkpoint 9.pt", "9")
+    crashes: Any = SimpleNamespace(
+        had_ended=lambda pids, by_s: False,
+        still=lambda: None,
+        bases=SimpleNamespace(checkpoint=lambda state, quiet: (newer, None)),
+        follow=lambda *words, **more: begun.append(words),
+    )
+    asked = ByCheckpoint(record, {"c1"}, crashes, None, None, lambda: 5.0)  # type: ignore[arg-type]
+    for at in (older, newer):
+        asked._asked = Asked("c1", None, "key", False, at, 4.0)  # type: ignore[arg-type]
+        assert asked.after_the_end(Pids(1, 2)) and begun[-1][1] is newer
+    (told,) = record.events
+    assert (told.id, told.state) == ("c1", "queued") and "goes on from the checkpoint 9.pt" in told.note
+
+
 @pytest.mark.parametrize(
     ("left", "had"),
     [

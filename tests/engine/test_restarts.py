@@ -16,6 +16,7 @@ from cockpit.engine import processes
 from cockpit.engine.runs import look
 from cockpit.engine.start import ensure_engine
 from cockpit.history.state import State
+from cockpit.model.environment import OTHER_HASHES
 from cockpit.model.knobs import UNSET
 from cockpit.probe import lives
 
@@ -40,6 +41,8 @@ def output(run: Started) -> str:
 def restart(run: Started, **env: str | None) -> str:
     answer = run.ask("restart", env=env)
     assert answer["ok"], answer
+    # told to whoever asks in a shell, too
+    assert os.environ.get("PYTHONHASHSEED") or OTHER_HASHES in answer["result"]["note"], answer
     return str(answer["result"]["id"])
 
 

@@ -61,6 +61,17 @@ def test_an_unseeded_script_begins_as_it_did(tmp_path):
     assert len({*lines(first, "helper"), *lines(again, "helper")}) == 2
 
 
+SAYS = "import sys; print('says', sys.modules['sitecustomize']._ours('handoff.beginning').drawn_anew(), flush=True)"
+
+
+def test_who_draws_anew_says_so_and_nobody_else(tmp_path):
+    """A process that another program has started, be it a shell, a launcher or the script: it may be any of it."""
+    first_of(tmp_path, DRAWS + OPTS_IN)
+    by_another = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SAYS!r}])"
+    of_its_own, behind = lines(later_of(tmp_path, f"{SAYS}; {by_another}", cold=["a test"]), "says")
+    assert of_its_own == "says []" and "was drawn anew" in behind
+
+
 OWN = {
     "raises": "def __getattr__(name): raise RuntimeError(name)",
     "gives anything": "def __getattr__(name): return lambda *words: print('called', name)",

@@ -16,6 +16,10 @@ from typing import Any
 
 BEGAN = "began"
 """In the folder of the hand-offs; the injected sitecustomize spells it itself."""
+ANEW = (
+    "what the script draws before its loop without a seed (a split of the data) was drawn anew: it is drawn as before "
+    "only where no shell or launcher stands between"
+)
 
 
 def torch_begins(torch: Any) -> None:
@@ -27,6 +31,15 @@ def torch_begins(torch: Any) -> None:
     if isinstance(state, str):
         torch.random.set_rng_state(torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8))
     beginning.noted["torch"] = bytes(torch.random.get_rng_state().tolist()).hex()
+
+
+def drawn_anew() -> list[str]:
+    """Where this process goes on with what another has begun, and nobody has put its generators back: a sentence.
+
+    It cannot be mended here, since its first lines have run; and one that another program has started may be any of it.
+    """
+    beginning = _noticed()
+    return [] if beginning is None or beginning.told else [ANEW]
 
 
 def write_down(folder: str) -> None:

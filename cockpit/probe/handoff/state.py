@@ -12,6 +12,7 @@ from ..recorder import Recorder
 from ..registry import Registry
 from ..streams import LoaderRecord
 from . import randomness
+from .beginning import drawn_anew
 from .contents import Contents, contents_of
 from .folder import Refused, first_line
 from .loaders import LoaderStates
@@ -72,7 +73,7 @@ def put(
 ) -> list[str]:  # fmt: skip
     """All but the state of the things themselves; random states last. What could not be put back, in sentences without
     their end."""
-    told = unsaid.put(things, state.get("unsaid", {}))
+    told = [*drawn_anew(), *unsaid.put(things, state.get("unsaid", {}))]
     counts = state["counts"]
     recorder.steps, recorder.optimizer_steps = counts["steps"], counts["optimizer_steps"]
     recorder.epoch = counts["epoch"]
