@@ -60,7 +60,7 @@ def live_rate(state: State) -> float | None:
         rates, wall_s = rates + sample.samples, wall_s + sample.wall_s
         if wall_s >= RATE_S:
             break
-    return rates / wall_s if rates else None
+    return rates / wall_s if rates and wall_s > 0.0 else None
 
 
 def point_of(event: Sampled, before: Sequence[Point], recent: Sequence[Sampled]) -> Point:

@@ -6,8 +6,8 @@ A shell loop over seeds, or a launcher, may start several; what one has written 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing.process
 import os
+import sys
 
 from .. import lives
 from .folder import made
@@ -61,7 +61,8 @@ def claim(folder: str, life: str) -> str | None:
 def only_prepares() -> bool:
     """Whether multiprocessing is just getting this process ready, spawned or a server of forks: it runs the top of the
     script once more to find what it is to call there. That opens no training, be it a loader's worker or anybody."""
-    return bool(getattr(multiprocessing.process.current_process(), "_inheriting", False))
+    process = sys.modules.get("multiprocessing.process")  # imported for such a one, and dear for any other
+    return process is not None and bool(getattr(process.current_process(), "_inheriting", False))
 
 
 def _holder(path: str) -> int | None:
