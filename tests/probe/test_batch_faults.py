@@ -135,6 +135,7 @@ def test_it_goes_back_wherever_it_fails(it, fault, workers, nth, more):
         check(it, fault, workers, nth, **more)
 
 
+@pytest.mark.long  # torch's handler of SIGCHLD may raise in whatever runs by then, pytest itself too
 def test_at_the_scripts_size_again_a_worker_that_dies_is_torchs_to_tell_of(it):
     training = check(it, kill, 2)
     iterator = iter(training.loader)
