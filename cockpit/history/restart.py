@@ -6,6 +6,7 @@ gets ready, and then one that waits for the end of the epoch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .boundary import NO_END, boundary_in_s, is_out_of_sight
@@ -90,7 +91,7 @@ def hands_over(state: State) -> str:
     if is_out_of_sight(state):
         return f"when its epoch ends ({NO_END})"
     in_s = boundary_in_s(state)
-    if in_s is None:
+    if in_s is None or not math.isfinite(in_s):
         return "when its epoch ends"
     minutes, seconds = divmod(round(in_s), 60)
     return f"when its epoch ends, in {minutes}:{seconds:02d}"
