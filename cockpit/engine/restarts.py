@@ -22,6 +22,7 @@ from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.names import ENV_LIFE, ENV_WARM, ENV_WAS, START_FILE
 from cockpit.probe import lives
+from cockpit.probe.handoff.last_word import LANDED
 from cockpit.probe.lives import LOG
 
 from . import preload, processes
@@ -285,7 +286,7 @@ class Restarts:
         plan = lives.read(folder, lives.PLAN)
         names = [name.partition(" ")[2] for name in plan.get("asked", {}) if name.startswith("env ")]
         landed = [entry.id for entry in state.ledger if entry.landed_s is not None]
-        write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names, "landed": landed})
+        write_json(Path(folder) / START_FILE, {**start, "change": change, "env": names, LANDED: landed})
         write_json(Path(folder) / BACK / START_FILE, {**start, "change": state.current.change})
         self._written = known
 

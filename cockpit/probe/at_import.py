@@ -27,13 +27,13 @@ def greeting(told: Any, environ: Any, torch: Any, standing: Mapping[str, bytes] 
     """What a process says of how it began: what it changed in its environment by itself, what is there of what was
     asked for, and what torch found."""
     return {
-        "set_early": set_before_torch(environ),
+        "set_early": _set_before_torch(environ),
         "env": {name: environ.get(name) for name in told.get("env") or ()},
         "found": {} if standing is None else found(standing, getattr(torch, "__file__", None)),
     }
 
 
-def set_before_torch(environ: Any) -> list[str]:
+def _set_before_torch(environ: Any) -> list[str]:
     """Names that the process has changed in its environment by the time torch is imported: what it read then, a
     process that imports torch beforehand would not have."""
     try:

@@ -12,7 +12,6 @@ import ast
 import contextlib
 import importlib.machinery
 import importlib.util
-import json
 import os
 import sys
 import time
@@ -104,7 +103,7 @@ class Script:
         self._why = next((why for why in faults if why is not None), None)
         if self._why is None:
             with contextlib.suppress(OSError):
-                _put(os.path.join(self._folder, LOOKED), {"files": stamps})
+                lives.put(self._folder, LOOKED, {"files": stamps})
         return self._why
 
     def _fault(self, path: str, before: Mapping[str, Any]) -> str | None:
@@ -138,12 +137,6 @@ def _stamp(path: str) -> Any:
     except OSError:
         return None
     return [facts.st_mtime_ns, facts.st_size]
-
-
-def _put(path: str, content: Mapping[str, Any]) -> None:
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(content, file)
-    os.replace(path + ".new", path)
 
 
 def _no_python(path: str) -> str | None:

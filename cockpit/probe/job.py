@@ -37,10 +37,12 @@ class Job:
         return int(text) if text.isdigit() else None
 
 
+def initialised(name: str) -> Any:
+    """torch's module of that accelerator where the training has initialised it itself, else None."""
+    module: Any = sys.modules.get("torch." + name)
+    return module if module is not None and getattr(module, "is_initialized", lambda: False)() else None
+
+
 def accelerator() -> str | None:
     """Only what the training has initialised itself."""
-    for name in ACCELERATORS:
-        module: Any = sys.modules.get("torch." + name)
-        if module is not None and getattr(module, "is_initialized", lambda: False)():
-            return name
-    return None
+    return next((name for name in ACCELERATORS if initialised(name) is not None), None)

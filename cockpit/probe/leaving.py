@@ -7,7 +7,7 @@ tells it, too.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import sys
 import time
@@ -41,14 +41,8 @@ def leave_word(folder: str | None, trains: bool) -> None:
         beside = isinstance(before.get("at_s"), float) and before["at_s"] >= BEGAN_S
         if not trains or (error is not None and beside):
             return
-    path = os.path.join(folder, LEFT)
-    new = "%s.%d" % (path, os.getpid())
-    try:
-        with open(new, "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "trains": trains, "error": error, "at_s": time.time()}, file)
-        os.replace(new, path)
-    except OSError:
-        pass  # a folder that is gone or full: nothing is known then
+    with contextlib.suppress(OSError):  # a folder that is gone or full: nothing is known then
+        lives.put(folder, LEFT, {"pid": os.getpid(), "trains": trains, "error": error, "at_s": time.time()})
 
 
 def error_words() -> str | None:

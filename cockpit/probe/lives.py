@@ -75,6 +75,15 @@ def link(folder: str, name: str, content: Mapping[str, Any]) -> bool:
     return True
 
 
+def put(folder: str, name: str, content: Mapping[str, Any]) -> None:
+    """Make a small JSON file whole, in the place of the one before. Raises OSError."""
+    path = os.path.join(folder, name)
+    new = "%s.%d" % (path, os.getpid())
+    with open(new, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    os.replace(new, path)
+
+
 def read(folder: str, name: str) -> dict[str, Any]:
     """A small JSON file; empty where there is none, or no such thing."""
     try:

@@ -19,9 +19,9 @@ NOT_KNOWN = "by whom is not known; the kernel does so where memory ends"
 def oom_kills(pid: int | None = None, root: str = "/") -> int | None:
     """Processes ended for it so far, of the process's own group, or where that does not tell, of the machine."""
     own = groups(os.getpid() if pid is None else pid, root)
-    found = [fields(os.path.join(folder, EVENTS[kind])).get("oom_kill") for folder, kind in own[:1]]
-    told = [count for count in (*found, fields(os.path.join(root, "proc/vmstat")).get("oom_kill")) if count is not None]
-    return told[0] if told else None
+    places = [os.path.join(folder, EVENTS[kind]) for folder, kind in own[:1]] + [os.path.join(root, "proc/vmstat")]
+    counts = (fields(place).get("oom_kill") for place in places)  # each is asked only where those before do not tell
+    return next((count for count in counts if count is not None), None)
 
 
 def killed_words(before: int | None, now: int | None) -> str:

@@ -37,6 +37,10 @@ class Weight(NamedTuple):
     size: int
     tensors: int
 
+    def resized(self, size: int, before: int) -> Weight:
+        """Of ``size`` samples in the place of ``before``."""
+        return self._replace(size=self.size * size // before)
+
 
 class Machine(NamedTuple):
     """What is left here; None where it cannot be told."""
@@ -109,7 +113,7 @@ class Preflight:
         machine = machine._replace(worker_size=largest or None)
         weight = record.weight
         if weight is not None and record.batch_size and isinstance(size, int):
-            weight = weight._replace(size=weight.size * size // record.batch_size)
+            weight = weight.resized(size, record.batch_size)
         return "; ".join(warnings(group, record.in_force, weight, machine, record.forks, record.weight)) or None
 
 
@@ -160,19 +164,7 @@ def warnings(
 
 def larger_batches(group: Group, weight: Weight, size: int, before: int, machine: Machine) -> str | None:
     """What batches of ``size`` instead of ``before`` would need and the machine does not have, or None."""
-    batch = weight.size * size // before
-    ready, more = group.capacity * batch, batch - weight.size
-    if more <= 0:
-        return None
-    what = _in_flight(group, batch)
-    if machine.shm_free is not None and ready > machine.shm_free:
-        return "%s may need %s of /dev/shm, and %s are free" % (what, words_of(ready), words_of(machine.shm_free))
-    # each worker holds the samples of a batch and the batch made of them; /dev/shm is memory too
-    needed = group.num_workers * 2 * more + group.capacity * more
-    if machine.memory_left is not None and needed > machine.memory_left:
-        left = words_of(machine.memory_left)
-        return "%s may need %s of memory more, and %s are left" % (what, words_of(needed), left)
-    return None
+    return next(iter(warnings(group, group, weight.resized(size, before), machine, now=weight)), None)
 
 
 def _in_flight(group: Group, batch: int) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Callable
 from . import at_import, expendable, lives
 from .begins_again import Script
 from .guard import attempt
+from .memory_left import fields
 
 LOOK_S = 2.0
 LEAVE_S, KILL_S = 30.0, 10.0
@@ -165,13 +166,8 @@ def _script_folder(word: str) -> str:
 
 def _memory() -> dict[str, Any]:
     """Kilobytes: resident, and of those what nobody else has (most of torch's libraries is shared)."""
-    found = {}
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/smaps_rollup") as file:
-        for line in file:
-            name, _, rest = line.partition(":")
-            if name in ("Rss", "Pss", "Private_Clean", "Private_Dirty"):
-                found[name.lower() + "_kb"] = int(rest.split()[0])
-    return found
+    found, names = fields("/proc/self/smaps_rollup"), ("Rss", "Pss", "Private_Clean", "Private_Dirty")
+    return {name.lower() + "_kb": found[name + ":"] for name in names if name + ":" in found}
 
 
 def _gives_up(folder: str, script: Script) -> bool:

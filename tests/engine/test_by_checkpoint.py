@@ -118,19 +118,26 @@ class Record:
         self.events.append(event)
 
 
+def stopped_for(
+    had_ended: bool = False, still: str | None = None, newest: Base | None = None
+) -> tuple[ByCheckpoint, Record, list[tuple[Any, ...]]]:
+    """Over a training that has ended so; what it records, and what it has begun."""
+    record, begun = Record(), list[tuple[Any, ...]]()
+    crashes: Any = SimpleNamespace(
+        had_ended=lambda pids, by_s: had_ended,
+        still=lambda: still,
+        bases=SimpleNamespace(checkpoint=lambda state, quiet: (newest, None)),
+        follow=lambda *words, **more: begun.append(words),
+    )
+    return ByCheckpoint(record, {"c1"}, crashes, None, None, lambda: 5.0), record, begun  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("had_ended", "still", "reason"),
     [(True, None, THROUGH), (False, "process 7 still trains", "process 7 still trains"), (False, None, None)],
 )
 def test_who_had_ended_by_itself_is_not_begun_again_nor_beside_anybody(had_ended, still, reason) -> None:
-    record, begun = Record(), list[tuple[Any, ...]]()
-    crashes: Any = SimpleNamespace(
-        had_ended=lambda pids, by_s: had_ended,
-        still=lambda: still,
-        bases=SimpleNamespace(checkpoint=lambda state, quiet: (None, None)),
-        follow=lambda *words, **more: begun.append(words),
-    )
-    asked = ByCheckpoint(record, {"c1"}, crashes, None, None, lambda: 5.0)  # type: ignore[arg-type]
+    asked, record, begun = stopped_for(had_ended=had_ended, still=still)
     asked._asked = Asked("c1", None, "key", False, Base("the checkpoint 1.pt", "key"), 4.0)  # type: ignore[arg-type]
     assert asked.after_the_end(Pids(1, 2)) is (reason is None) and len(begun) == (reason is None)
     assert [event.reason for event in record.events] == ([reason] if reason else [])
@@ -138,15 +145,8 @@ def test_who_had_ended_by_itself_is_not_begun_again_nor_beside_anybody(had_ended
 
 def test_the_line_names_the_checkpoint_that_it_went_on_from() -> None:
     """It had saved once more by the time that it ended."""
-    record, begun = Record(), list[tuple[Any, ...]]()
     older, newer = Base("the checkpoint 7.pt", "7"), Base("the checkpoint 9.pt", "9")
-    crashes: Any = SimpleNamespace(
-        had_ended=lambda pids, by_s: False,
-        still=lambda: None,
-        bases=SimpleNamespace(checkpoint=lambda state, quiet: (newer, None)),
-        follow=lambda *words, **more: begun.append(words),
-    )
-    asked = ByCheckpoint(record, {"c1"}, crashes, None, None, lambda: 5.0)  # type: ignore[arg-type]
+    asked, record, begun = stopped_for(newest=newer)
     for at in (older, newer):
         asked._asked = Asked("c1", None, "key", False, at, 4.0)  # type: ignore[arg-type]
         assert asked.after_the_end(Pids(1, 2)) and begun[-1][1] is newer

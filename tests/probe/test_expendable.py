@@ -22,7 +22,6 @@ print(now())
 """
 
 
-@pytest.mark.skipif(not Path(expendable.PLACE).exists(), reason="no such thing here")
 def test_offered_and_taken_back() -> None:
     done = subprocess.run([sys.executable, "-c", SOURCE], cwd=REPO, capture_output=True, text=True, check=True)
     began, meanwhile, after = done.stdout.split()

@@ -112,7 +112,7 @@ class Away:
 
     def check(self, what: str) -> None:
         """Ends this process once more, unless ``what`` is done by its ending."""
-        if self._ends or os.getpid() != self._pid or threading.get_ident() not in self._threads or ends_now():
+        if self._ends or os.getpid() != self._pid or threading.get_ident() not in self._threads or _ends_now():
             return
         self._tell(what)
         raise HandedOver(0)
@@ -124,7 +124,7 @@ class Away:
             self._guard.run("leaving", self._held, where)
 
 
-def ends_now() -> bool:
+def _ends_now() -> bool:
     """Whether this thread is in a block that the exception has opened: it is being dealt with further out."""
     error = sys.exc_info()[1]
     while error is not None:

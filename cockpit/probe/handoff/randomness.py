@@ -12,7 +12,7 @@ import random
 import sys
 from typing import Any
 
-DEVICES = ("cuda", "xpu", "hpu", "npu")
+from ..job import ACCELERATORS, initialised
 
 
 def taken(torch: Any) -> dict[str, Any]:
@@ -21,8 +21,8 @@ def taken(torch: Any) -> dict[str, Any]:
     numpy = _numpy()
     if numpy is not None:
         found["numpy"] = numpy.get_state()
-    for name in DEVICES:
-        module = _initialised(name)
+    for name in ACCELERATORS:
+        module = initialised(name)
         if module is not None:
             found[name] = [module.get_rng_state(index) for index in range(module.device_count())]
     mps = sys.modules.get("torch.mps")
@@ -38,7 +38,7 @@ def put(torch: Any, states: dict[str, Any]) -> list[str]:
     random.setstate(states["random"])
     if "numpy" in states:
         importlib.import_module("numpy.random").set_state(states["numpy"])
-    for name in DEVICES:
+    for name in ACCELERATORS:
         module = sys.modules.get("torch." + name)
         for index, state in enumerate(states.get(name, ())):
             if module is None or not module.is_available() or index >= module.device_count():
@@ -64,8 +64,3 @@ def put_if_moved(torch: Any, states: dict[str, Any]) -> None:
 def _numpy() -> Any:
     numpy = sys.modules.get("numpy.random")
     return numpy if hasattr(numpy, "get_state") else None
-
-
-def _initialised(name: str) -> Any:
-    module = sys.modules.get("torch." + name)
-    return module if module is not None and getattr(module, "is_initialized", lambda: False)() else None

@@ -68,8 +68,9 @@ class Unsaid:
             if name in parameters and parameters[name].requires_grad == flag:
                 parameters[name].requires_grad_(not flag)
         told = self._put_attributes(things, state.get("attributes", {}))
+        settings = settings_of(self._torch)
         for name, value in state.get("settings", {}).items():
-            setting = settings_of(self._torch).get(name)
+            setting = settings.get(name)
             if setting is not None and attempt(setting.read)[0] != value:
                 _, error = attempt(setting.write, value)
                 if error is not None:

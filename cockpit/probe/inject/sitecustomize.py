@@ -8,6 +8,33 @@ import os
 import sys
 
 
+def _watched(watcher, name, path, target, before, after):
+    """What the other finders find, its loader told to call these as it runs the module: each once, and nobody later."""
+    for finder in sys.meta_path:
+        look = getattr(finder, "find_spec", None)
+        spec = look(name, path, target) if finder is not watcher and look else None
+        if spec is not None:
+            break
+    else:
+        return None
+    loader = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is not None:
+
+        def exec_module(module):
+            loader.__dict__.pop("exec_module", None)
+            if before is not None:
+                before()
+            execute(module)
+            after()
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            pass
+    return spec
+
+
 class _TorchWaiter(object):
     """A finder that finds nothing: it only notices that torch is being imported, and leaves when it has been."""
 
@@ -29,34 +56,10 @@ class _TorchWaiter(object):
         if name == "torch":
             # only a real import: a mere question (importlib.util.find_spec) gets its answer from the others
             if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
-                return self._watched(path, target)
+                return _watched(self, name, path, target, self.note, self._ready)
         elif name[5:6] == "." and not self._busy():
             self._ready()
         return None
-
-    def _watched(self, path, target):
-        for finder in sys.meta_path:
-            look = getattr(finder, "find_spec", None)
-            spec = look("torch", path, target) if finder is not self and look else None
-            if spec is not None:
-                break
-        else:
-            return None
-        loader = spec.loader
-        execute = getattr(loader, "exec_module", None)
-        if execute is not None:
-
-            def exec_module(module):
-                loader.__dict__.pop("exec_module", None)
-                self.note()
-                execute(module)
-                self._ready()
-
-            try:
-                loader.exec_module = exec_module
-            except AttributeError:
-                pass
-        return spec
 
     def _busy(self):
         spec = getattr(sys.modules.get("torch"), "__spec__", None)
@@ -87,27 +90,7 @@ class _Beginning(object):
     def find_spec(self, name, path=None, target=None):
         if name not in self.calls:
             return None
-        for finder in sys.meta_path:
-            look = getattr(finder, "find_spec", None)
-            spec = look(name, path, target) if finder is not self and look else None
-            if spec is not None:
-                break
-        else:
-            return None
-        loader = spec.loader
-        execute = getattr(loader, "exec_module", None)
-
-        def exec_module(module):
-            loader.__dict__.pop("exec_module", None)
-            execute(module)
-            self._note(name)
-
-        try:
-            if execute is not None:
-                loader.exec_module = exec_module
-        except AttributeError:
-            pass
-        return spec
+        return _watched(self, name, path, target, None, lambda: self._note(name))
 
     def _own_calls(self, module, name):
         """Those of Python and NumPy themselves, and nothing else: the script may have a random.py of its own, of which
