@@ -19,6 +19,7 @@ from .changes import Changes
 from .devices import Devices
 from .guard import Guard
 from .handoff.live import Handoff
+from .handoff.swift_end import spare_search
 from .hold import Hold
 from .hooks import LoaderHooks
 from .identity import Identity
@@ -322,3 +323,5 @@ class Probe:
         if self.recorder.steps or not self.child:
             self._exchange()
         self.link.close()
+        if self.recorder.away is not None:  # another process waits for the end of this one
+            self.guard.run("leaving", spare_search)
