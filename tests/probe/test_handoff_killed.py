@@ -45,6 +45,7 @@ def test_killed_in_the_middle(forks, tmp_path, bare, seed):
 
 
 @pytest.mark.long
-def test_killed_a_hundred_times(forks, tmp_path, bare):
-    for seed in range(100, 200):
+@pytest.mark.parametrize("ten", range(100, 200, 10))
+def test_killed_a_hundred_times(forks, tmp_path, bare, ten):
+    for seed in range(ten, ten + 10):
         killed_and_resumed(forks, tmp_path / f"run-{seed}", bare, random.Random(seed))
