@@ -36,7 +36,8 @@ def spare_search() -> bool:
 
 
 def _unknown_libraries() -> bool:
-    own = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.9 has none: everything is unknown there
+    # Python 3.9 does not tell its own: everything is unknown there
+    own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
     for name, module in list(sys.modules.items()):
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if str(file).endswith((".so", ".pyd")) and name.partition(".")[0] not in own | KNOWN:
