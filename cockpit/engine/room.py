@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cockpit.model.errors import CockpitError
 from cockpit.probe import lives
-from cockpit.sensors.memory import free_bytes
+from cockpit.probe.memory_left import memory_left
 
 from .rundir import RunDir
 
@@ -34,7 +34,7 @@ def room_of(run: RunDir, pid: int) -> Room:
     """As it is now, beside ``pid``. An earlier process of the run that has waited knows what that takes."""
     measured = [_own_bytes(folder) for _, folder in lives.folders(str(run.data))]
     known = [size for size in measured if size]
-    return Room(free_bytes(pid), int(SPARE * known[-1]) if known else TORCH_BYTES)
+    return Room(memory_left(pid), int(SPARE * known[-1]) if known else TORCH_BYTES)
 
 
 def _own_bytes(folder: str) -> int:

@@ -1,9 +1,9 @@
 """How much memory the training may still take: what the machine has, and what each control group of its job leaves.
 
-Asked by ``preflight`` and by whoever copies something large, in any thread. A limit holds for everything below it, so
-the walk goes from the process's own group up to what is mounted, and the least counts; page cache that the kernel
-gives up by itself is free. Must never guess: where nobody tells, there is no figure. ``sensors/memory`` tells the
-engine the same of any process: the two are compared by a test.
+Asked by ``preflight`` and by whoever copies something large, in any thread; by the engine before it starts a second
+process beside the training. A limit holds for everything below it, so the walk goes from the process's own group up to
+what is mounted, and the least counts; page cache that the kernel gives up by itself is free. Must never guess: where
+nobody tells, there is no figure.
 """
 
 from __future__ import annotations

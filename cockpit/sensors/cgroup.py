@@ -1,4 +1,4 @@
-"""The CPU quota that control groups put on a process, v1 and v2, for ``limits``; and where they are, for ``memory``.
+"""The CPU quota that control groups put on a process, v1 and v2, for ``limits``.
 
 A quota holds for everything below it, so the walk goes from the process's own group up to the mount, and the
 smallest wins. Must never guess: a group that our mounts do not show gives no quota.
@@ -36,21 +36,21 @@ def quota_cpus(pid: int, root: Path = Path("/")) -> float | None:
     return min(quotas, default=None)
 
 
-def find_groups(pid: int, root: Path, controller: str = "cpu") -> dict[int, PurePosixPath]:
-    """The process's group in the v2 hierarchy and in the v1 hierarchy that has the controller, by version."""
+def find_groups(pid: int, root: Path) -> dict[int, PurePosixPath]:
+    """The process's group in the v2 hierarchy and in the v1 cpu hierarchy, by version."""
     groups: dict[int, PurePosixPath] = {}
     for line in (read_text(root / "proc" / str(pid) / "cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
             groups[2] = PurePosixPath(path)
-        elif controller in controllers.split(","):
+        elif "cpu" in controllers.split(","):
             groups[1] = PurePosixPath(path)
     return groups
 
 
-def find_mounts(root: Path, controller: str = "cpu") -> Iterator[Mount]:
-    """Mounts of the v2 hierarchy and of the v1 controller, from ``/proc/self/mountinfo``."""
+def find_mounts(root: Path) -> Iterator[Mount]:
+    """Mounts of the v2 hierarchy and of the v1 cpu controller, from ``/proc/self/mountinfo``."""
     for line in (read_text(root / "proc" / "self" / "mountinfo") or "").splitlines():
         front, _, back = line.partition(" - ")
         place, kind = front.split(), back.split()
@@ -59,7 +59,7 @@ def find_mounts(root: Path, controller: str = "cpu") -> Iterator[Mount]:
         shows, at = (PurePosixPath(unescape(path)) for path in place[3:5])
         if kind[0] == "cgroup2":
             yield Mount(2, shows, at)
-        elif kind[0] == "cgroup" and controller in kind[2].split(","):
+        elif kind[0] == "cgroup" and "cpu" in kind[2].split(","):
             yield Mount(1, shows, at)
 
 

@@ -45,7 +45,7 @@ def test_what_memory_allows(found: Room, begins: bool, with_torch: bool) -> None
 
 
 def test_what_the_last_one_took_is_what_the_next_one_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "free_bytes", lambda pid: 7)
+    monkeypatch.setattr(room, "memory_left", lambda pid: 7)
     run = RunDir("a", tmp_path, tmp_path)
     assert room_of(run, 1) == Room(7, TORCH_BYTES)
     took = ({"torch": True, "private_dirty_kb": 1024 * 600, "private_clean_kb": 1024 * 200}, {"torch": False}, {})

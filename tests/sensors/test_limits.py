@@ -10,32 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.machine_tree import PID, V2, record
 
 from cockpit.sensors.limits import CpuLimit, usable_cpus
 
-PID = 4242
-V2 = "30 23 0:26 {shows} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "33 31 0:29 {shows} /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct"
 V2_BESIDE_V1 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"
 
 
 def eight(_pid: int) -> frozenset[int]:
     return frozenset(range(8))
-
-
-def record(root: Path, group: str, mounts: str, files: dict[str, str]) -> Path:
-    """A file tree as /proc and /sys of a machine with eight cores."""
-    whole = {
-        f"proc/{PID}/cgroup": group,
-        "proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + mounts + "\n",
-        "sys/devices/system/cpu/online": "0-7\n",
-        **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-    }
-    for name, text in whole.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 LAYOUTS = {
