@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model.environment import AS_BEGAN, check_variable
-from cockpit.model.errors import CockpitError, StartError
-from cockpit.model.events import ChangeMoved, TrainingEnded
+from cockpit.model.errors import CockpitError
 from cockpit.model.knobs import ANEW, ENV, RESTART, UNSET, Value
 from cockpit.probe import lives
 from cockpit.sensors.oom import OomKills
@@ -114,21 +113,21 @@ class Beginnings:
         known: Known,
         wish: Wish | None = None,
         stopped: bool = False,
-    ) -> None:
+    ) -> str | None:
         """Without a ``wish`` in the environment of the last one, save what is taken back. ``since_s``: from when on it
-        is waited for. ``known``: what was asked for of the environment of the last one. ``stopped``: that ran well."""
+        is waited for. ``known``: what was asked for of the environment of the last one. ``stopped``: that ran well.
+        The reason where it could not be started."""
         state = self._record.state
         wish = wish or Wish({RESTART: ANEW}, {RESTART: None}, self.environ or {}, self.environ or {})
         environ = self._as_meant(known, settings, wish.environ, wish.asked)
         back = None if RESTART in wish.asked else self._as_meant(known, settings, wish.was, {})
-        self._known, self.begun, self.environ = None, True, environ
         begun = Beginning(change, base, settings, environ, wish.asked, wish.before, since_s, self._like, back, stopped)
         try:
             self._keepers.append(begin_next(self._run, state, begun))
         except OSError as error:
-            reason = f"the new process could not be started: {error}"
-            self._record.happen(ChangeMoved(self._clock(), change, "refused", reason=reason))
-            self._record.happen(TrainingEnded(self._clock(), StartError.code))
+            return f"the new process could not be started: {error}"
+        self._known, self.begun, self.environ = None, True, environ
+        return None
 
     def _as_meant(
         self, known: Known, settings: Settings, environ: Mapping[str, str], asked: Mapping[str, Value]

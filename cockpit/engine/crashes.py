@@ -16,7 +16,7 @@ from cockpit.history import crash as told
 from cockpit.history.state import State
 from cockpit.model.crash import Crashed, Resumed
 from cockpit.model.errors import CockpitError
-from cockpit.model.events import ChangeAsked, ChangeMoved
+from cockpit.model.events import ChangeAsked, ChangeMoved, TrainingEnded
 from cockpit.model.knobs import ANEW, RESTART
 from cockpit.probe import lives
 from cockpit.probe.handoff.claim import was_handed_over
@@ -43,13 +43,13 @@ from .crash_plan import (
 )
 from .crash_plan import RESTART as BY_ITSELF
 from .next_environ import Known
-from .next_life import BACK
-from .processes import Pids
+from .next_life import BACK, why_not
+from .processes import Pids, read_exit
 from .record import Record
 from .rundir import RunDir
 
 PATIENCE_S = 30.0
-"""Ranks may outlive their launcher by so much; whoever trains longer than that goes on for good."""
+"""Ranks may outlive their launcher by so much, and a disk may be full: who trains longer goes on for good."""
 
 
 class Crashes:
@@ -187,10 +187,11 @@ class Crashes:
 
     def _take_turn(self, change: str, base: Base, settings: Settings) -> None:
         """Nothing begins while anybody of the run trains; who did so in the meantime may have come further."""
-        if (reason := self.still()) is None:
+        still = self.still()
+        if (reason := still or why_not(self._run)) is None:
             self.follow(change, self._newest(change, base), settings)
         elif time.monotonic() >= self._due_s + PATIENCE_S:
-            self.call_off(reason, offered=False)
+            self.call_off(reason, offered=still is None)
 
     def _newest(self, change: str, base: Base) -> Base:
         """What is gone on from now that it begins, and told where it is another than was said."""
@@ -238,7 +239,9 @@ class Crashes:
         self._carried.add(change)
         self._record.happen(ChangeAsked(self._clock(), change, wish.asked))
         self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
-        self._begin(change, base, then, self._clock(), state.environment or {}, wish)
+        reason = self._begin(change, base, then, self._clock(), state.environment or {}, wish, state.crash)
+        if reason is not None:
+            raise CockpitError(reason)
         return {"id": change, "note": note, "begun": True}
 
     def _goes_on_from(self) -> Base:
@@ -271,10 +274,10 @@ class Crashes:
         self, change: str, base: Base, settings: Settings, wish: Wish | None = None, stopped: bool = False
     ) -> None:
         """A process takes the place of one that has crashed, or was ``stopped`` for it."""
-        known = self._record.state.environment or {}
+        known, crash = self._record.state.environment or {}, self._record.state.crash
         self._record.happen(Resumed(self._clock(), change, env=settings.env))
         ended_s = _written_s(self._run.exit_status, self._clock())
-        self._begin(change, base, settings, ended_s, known, wish, stopped or self._is_owed())
+        self._begin(change, base, settings, ended_s, known, wish, crash, stopped or self._is_owed())
 
     def _begin(
         self,
@@ -284,11 +287,20 @@ class Crashes:
         since_s: float,
         known: Known,
         wish: Wish | None,
+        crash: Crashed | None,
         stopped: bool = False,
-    ) -> None:
+    ) -> str | None:
+        """``crash``: what it follows; where it cannot be started, the run ends as after that, for this reason."""
         self._next, self._given_up = None, False
         self._carried.discard(change)
-        self._beginnings.start(change, base, settings, since_s, known, wish, stopped)
+        reason = self._beginnings.start(change, base, settings, since_s, known, wish, stopped)
+        if reason is not None:
+            ended = read_exit(self._run)
+            self._record.happen(ChangeMoved(self._clock(), change, "refused", reason=reason))
+            if crash is not None:
+                self._record.happen(not_by_itself(crash, reason))
+            self._record.happen(TrainingEnded(self._clock(), ended[0] if ended else None))
+        return reason
 
     def _waits_s(self) -> tuple[float, ...]:
         told_s = self._facts.get("crash_waits_s")

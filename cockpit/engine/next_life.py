@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,6 @@ from typing import Any
 from cockpit.history.knobs import tuned_loaders, tuned_setup
 from cockpit.history.state import State
 from cockpit.model.environment import AS_BEGAN
-from cockpit.model.errors import StartError
 from cockpit.model.knobs import ENV
 from cockpit.model.names import ENV_LIFE, ENV_RUN, ENV_WARM, ENV_WAS, START_FILE
 from cockpit.probe import lives
@@ -30,11 +31,13 @@ from .crash_plan import Base, Settings
 from .launch import bare_environment, environment, with_variables
 from .life_files import prepared
 from .next_environ import Known
-from .rundir import RunDir, read_json, write_json, write_whole
+from .rundir import RunDir, read_json, write_json
 
 BACK = "back"
 """In the folder of a life: what the process of before starts from, should the new one fail."""
 KEEPER = Path(__file__).with_name("keeper.py")
+LIFE_BYTES = 64 << 10
+"""What the files of a life take at the most, its environment not among them."""
 
 
 def start_of(state: State, start: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,9 +133,21 @@ def begin_next(run: RunDir, state: State, begun: Beginning) -> subprocess.Popen[
         plan |= {"old": gone, "back": {**what, "env": {**_plain(begun.back), ENV_LIFE: str(folder / BACK)}}}
     try:
         return start_keeper(run, folder, json.dumps(plan).encode(), environ)
-    except OSError as error:
-        write_whole(folder / lives.EXIT, f"{StartError.code}\nthe new process could not be started: {error}\n".encode())
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing has begun: the run ends as its last process did
         raise
+
+
+def why_not(run: RunDir) -> str | None:
+    """Why the files of a new life could not be written now."""
+    try:
+        with tempfile.TemporaryFile(dir=run.data) as file:
+            file.write(bytes(LIFE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"nothing can be written into the folder of the run: {error.strerror or error}"
+    return None
 
 
 def _plain(environ: Mapping[str, str]) -> dict[str, str]:
