@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from cockpit.history import crash as told
 from cockpit.history.state import State
+from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed, Resumed
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved, TrainingEnded
@@ -42,6 +42,7 @@ from .crash_plan import (
     without_words,
 )
 from .crash_plan import RESTART as BY_ITSELF
+from .life_files import changed_s
 from .next_environ import Known
 from .next_life import BACK, why_not
 from .processes import Pids, read_exit
@@ -143,7 +144,7 @@ class Crashes:
         left = self.left(pids)
         if left is not None and pids is not None and left.pid == pids.training:
             return left.error is None and left.at_s < by_s
-        return _written_s(self._run.exit_status, by_s) < by_s
+        return (changed_s(str(self._run.exit_status)) or by_s) < by_s
 
     def _crash(self, state: State, status: int | None, cause: str, base: Base | None, why: str | None) -> Crashed:
         now_s, step, life = state.ended_s or self._clock(), state.step, str(self._run.life)
@@ -200,7 +201,8 @@ class Crashes:
         if newest is None or newest.key == base.key or state.crash is None:
             return base
         crash = self._crash(state, state.crash.exit_status, state.crash.cause, newest, None)
-        note = f"{told.cause_words(state.crash)}; {told.goes_on_words(crash)}"
+        taken_back = [entry for each in state.crash.back if (entry := entry_of(state, each)) is not None]
+        note = f"{told.cause_words(state.crash)}; {told.goes_on_words(crash)}{without_words(taken_back)}"
         self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
         return newest
 
@@ -276,7 +278,7 @@ class Crashes:
         """A process takes the place of one that has crashed, or was ``stopped`` for it."""
         known, crash = self._record.state.environment or {}, self._record.state.crash
         self._record.happen(Resumed(self._clock(), change, env=settings.env))
-        ended_s = _written_s(self._run.exit_status, self._clock())
+        ended_s = changed_s(str(self._run.exit_status)) or self._clock()
         self._begin(change, base, settings, ended_s, known, wish, crash, stopped or self._is_owed())
 
     def _begin(
@@ -305,10 +307,3 @@ class Crashes:
     def _waits_s(self) -> tuple[float, ...]:
         told_s = self._facts.get("crash_waits_s")
         return tuple(float(each) for each in told_s) if isinstance(told_s, list) else WAITS_S
-
-
-def _written_s(path: Path, otherwise_s: float) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return otherwise_s

@@ -1,4 +1,4 @@
-"""A process that cannot be started after a crash, since the disk is full: the run never ends with a status of ours."""
+"""A try after a crash whose moment has come: the disk is full, the process cannot be started, somebody came further."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cockpit.history.state import State
 from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed
 from cockpit.model.errors import CockpitError
-from cockpit.model.events import ChangeAsked
+from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.knobs import ANEW, RESTART
 
 CRASH = Crashed(1020.0, 7, "OSError: No space left on device", 40, base="the hand-off", base_key="1", offered=True)
@@ -103,3 +103,16 @@ def test_one_that_cannot_be_started_all_the_same_was_never_there(
             room.crashes.ask({}, "r2", None)
     assert (room.record.state.phase, room.record.state.exit_status) == ("ended", 7)
     assert room.crashes.ask({}, "r3", None)["begun"] and room.lives == ["life-2"], "the environment is not forgotten"
+
+
+def test_what_it_goes_on_from_is_told_anew_with_what_it_goes_without(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.record.happen(ChangeAsked(1000.0, "k1", {"num_workers": 2}))
+    room.record.happen(ChangeMoved(1001.0, "k1", "settling", step=30))
+    room.crashes._wait(CRASH, BASE, SETTINGS, 0.0, 1)
+    newer = Base("the hand-off after 3 epochs", "2", step=45)
+    monkeypatch.setattr(room.crashes.bases, "find", lambda *_, **__: (newer, None))
+    room.crashes.look()
+    entry = entry_of(room.record.state, "r1")
+    assert entry is not None and newer.words in str(entry.note) and "; without num_workers" in str(entry.note)
