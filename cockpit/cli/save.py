@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from cockpit.history import memory
 from cockpit.history.report import again_words, better_words
 from cockpit.history.save import DEFAULT_FILE, save
 from cockpit.model.errors import CockpitError
@@ -33,6 +34,8 @@ def call(verb: Verb, words: Words) -> int:
             ask(run, "saved", path=str(path.resolve()))
     print(path)
     print(f"cockpit: {' '.join(saved)}; use it: {again_words(state, str(path))}", file=sys.stderr)
+    if grows := memory.words(state):
+        print(f"cockpit: under this setup {grows}", file=sys.stderr)
     if better := better_words(state):
         print(f"cockpit: {better}", file=sys.stderr)
     return 0

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from cockpit.history import crash, handoffs, ranks
+from cockpit.history import crash, handoffs, memory, ranks
 from cockpit.history.activity import BADGES, activity_of
 from cockpit.history.knobs import KnobRow, knob_rows
 from cockpit.history.measure import live_rate, recent_phases
@@ -55,6 +55,8 @@ def page(state: State, now_s: float, helpless: str | None = None) -> list[str]:
         lines.append(f"crashed     {crashed}")
     if helpless is not None and state.phase in ("running", "paused"):
         lines.append(f"on a crash  {helpless}")
+    if grows := memory.words(state):
+        lines.append(f"memory      {grows}")
     if costly := handoffs.warning(state, now_s):
         lines.append(f"costly      {costly}")
     if state.probe != "connected" and state.phase in ("running", "paused"):

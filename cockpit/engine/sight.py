@@ -11,6 +11,8 @@ from collections.abc import Callable
 from cockpit.model.disk import DiskSeen
 from cockpit.model.events import MachineSeen, OutputSeen, Sampled
 from cockpit.model.gpu import GpuSampled
+from cockpit.model.memory import MemorySeen
+from cockpit.probe.memory_left import memory_left
 from cockpit.sensors.gpu.reader import GpuReader
 from cockpit.sensors.machine import MachineReader, MachineReading, free_bytes
 
@@ -50,6 +52,7 @@ class Sight:
         self._unseen_s = 0.0
         self._output_s: float | None = None
         self._gpu_told_s: float | None = None
+        self._memory_told_s: float | None = None
 
     def next_s(self, now: float) -> float:
         """Seconds until the next sample is due."""
@@ -82,6 +85,7 @@ class Sight:
         main = lead.pid if lead is not None and lead.trains else training
         reading = self._machine.read(now, main, self._ears.worker_pids())
         self._see_machine(reading, at_s)
+        self._see_memory(reading, at_s, main)
         self._see_ranks(at_s)
         unseen, self._unseen_s = reading.cpu_unseen_s != self._unseen_s, reading.cpu_unseen_s
         self._record.happen(
@@ -104,6 +108,12 @@ class Sight:
             return
         if known is None or (known.cpus_usable, known.cores) != (round(limit.cpus, 6), limit.cores):
             self._record.happen(MachineSeen(at_s, limit.cpus, limit.limited_by, limit.cores))
+
+    def _see_memory(self, reading: MachineReading, at_s: float, main: int) -> None:
+        held = reading.memory
+        if held is not None and held.at_s != self._memory_told_s:
+            self._memory_told_s = held.at_s
+            self._record.happen(MemorySeen(at_s, held.used_bytes, held.workers_bytes, memory_left(main)))
 
     def _see_ranks(self, at_s: float) -> None:
         for event in self._ears.look_again(self._record.state, at_s):

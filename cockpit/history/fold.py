@@ -34,12 +34,13 @@ from cockpit.model.events import (
     TrainingEnded,
 )
 from cockpit.model.gpu import GpuSampled
+from cockpit.model.memory import MemorySeen
 from cockpit.model.missing import ProbeMissed
 from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
 
-from . import around, compiled, crash, ends, environment, gpu, handoffs, measure, pause, trials
+from . import around, compiled, crash, ends, environment, gpu, handoffs, measure, memory, pause, trials
 from .state import EPOCHS_LONGEST, State
 
 
@@ -220,6 +221,7 @@ _HANDLERS: dict[type, Callable[[State, Any], State]] = {
     SetupSaved: _saved,
     Stopping: _stopping,
     DiskSeen: _disk,
+    MemorySeen: memory.seen,
     TrainingEnded: _ended,
     EventsDropped: _dropped,
 }

@@ -15,7 +15,7 @@ from cockpit.analysis.policy import POLICY
 from cockpit.model.counts import counted
 from cockpit.model.knobs import UNSET, show_value
 
-from . import compiled, crash, disk, handoffs, ranks
+from . import compiled, crash, disk, handoffs, memory, ranks
 from .activity import words_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -117,6 +117,8 @@ def text_of(state: State, now_s: float) -> list[str]:
         lines += ["", f"Hand-offs: {written}"]
     if low := disk.words(state):
         lines += ["", f"Its disk: {low}"]
+    if grows := memory.words(state):
+        lines += ["", f"Its memory: {grows}"]
     if crashed := crash.words(state, now_s):
         lines += ["", f"Crashed: {crashed}"]
     if state.survivors:

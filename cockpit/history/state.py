@@ -23,6 +23,7 @@ from cockpit.model.events import (
 )
 from cockpit.model.gpu import GpuSampled
 from cockpit.model.knobs import Value
+from cockpit.model.memory import MemorySeen
 from cockpit.model.pause import PauseMoved
 from cockpit.model.ranks import RanksSeen
 from cockpit.model.stacks import StacksSeen
@@ -260,6 +261,8 @@ class State:
     output: OutputSeen | None = None
     disk_free_bytes: int | None = None
     """What is left on the disk that the output goes to, while that is little."""
+    memory: tuple[MemorySeen, ...] = ()
+    """Under the setting in force, over all its time; see ``memory``."""
     saved_path: str | None = None
     events_dropped: int = 0
     at_s: float = 0.0

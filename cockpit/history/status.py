@@ -12,7 +12,7 @@ from cockpit.model.events import KnobReport, LoaderInfo
 from cockpit.model.knobs import SCRIPT
 from cockpit.model.names import SCHEMA
 
-from . import compiled, crash, disk, handoffs, pause, ranks
+from . import compiled, crash, disk, handoffs, memory, pause, ranks
 from .activity import activity_of
 from .ends import ENDED
 from .environment import tuned_environment
@@ -89,7 +89,7 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
         },
         "environment": tuned_environment(state),
         "ledger": [ledger_line(entry) for entry in state.ledger],
-        "findings": [found for found in (disk.finding(state), handoffs.finding(state, now_s)) if found],
+        "findings": _findings(state, now_s),
         "ceilings": {"model_samples_per_s": None, "data_samples_per_s": None},
         "ranks": ranks.rows(state, now_s, phases.wait_ms if phases else None, live_rate(state)),
         "figures_of": ranks.headline(state),
@@ -99,12 +99,18 @@ def _status(state: State, now_s: float) -> dict[str, Any]:
             "gpus": gpus_of(state, now_s),
             "uses_gpu": uses_gpu(state),
             "disk_free_bytes": state.disk_free_bytes,
+            **memory.plain(state),
             "gpu_trouble": state.gpu.trouble if state.gpu else None,
         },
         "probe_overhead_us_per_step": None,
         "events_dropped": state.events_dropped,
         "survivors": list(state.survivors),
     }
+
+
+def _findings(state: State, now_s: float) -> list[dict[str, Any]]:
+    found = (disk.finding(state), memory.finding(state), handoffs.finding(state, now_s))
+    return [each for each in found if each]
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -16,6 +16,7 @@ from .crash import Crashed, HandoffSeen, IdentitySeen, Resumed, SessionSeen
 from .disk import DiskSeen
 from .gpu import GpuSampled
 from .knobs import Value
+from .memory import MemorySeen
 from .missing import ProbeMissed
 from .pause import PauseMoved
 from .ranks import RanksSeen
@@ -297,6 +298,6 @@ Event = Union[
     RunStarted, ProcessStarted, MachineSeen, ProbeConnected, ProbeLost, RanksSeen, LoadersSeen, Sampled, GpuSampled,
     BlockMeasured, CompiledSeen, EpochEnded, ChangeAsked, ChangeMoved, BaselineSet, OutputSeen, SetupSaved, Stopping,
     StacksSeen, TrainingEnded, EventsDropped, ProbeMissed, DiskSeen, PauseMoved, SessionSeen, HandoffSeen, IdentitySeen,
-    Crashed, Resumed,
+    Crashed, Resumed, MemorySeen,
 ]  # fmt: skip
 EVENTS: tuple[type, ...] = get_args(Event)

@@ -16,6 +16,7 @@ from typing import Protocol
 from cockpit.sensors.cores import Cores
 from cockpit.sensors.limits import CpuLimit, usable_cpus
 from cockpit.sensors.members import Members
+from cockpit.sensors.memory import MemoryReading, TreeMemory
 from cockpit.sensors.procfs import read_text
 from cockpit.sensors.run_queue import RunQueue
 from cockpit.sensors.tree import TreeCpu, TreeReading
@@ -48,6 +49,7 @@ class MachineReading:
     shm_free_bytes: int | None = None
     fds_open: int | None = None
     fds_limit: int | None = None
+    memory: MemoryReading | None = None
 
 
 class MachineReader(Protocol):
@@ -80,6 +82,7 @@ class Machine:
         self._main_pid = main_pid
         self._members = Members(self._proc, self._mark, ignore={os.getpid()})
         self._tree = TreeCpu(self._proc)
+        self._memory = TreeMemory(self._proc)
         self._cores = Cores(self._proc)
         self._run_queue = RunQueue(self._proc)
         self._last: MachineReading | None = None
@@ -118,11 +121,12 @@ class Machine:
     def _read_cpu(self, reading: MachineReading, main_pid: int | None, worker_pids: Collection[int]) -> MachineReading:
         cores = self._cores.read(reading.limit.cores if reading.limit else ())
         tree = TreeReading()
-        run_queue_share = None
+        run_queue_share = memory = None
         if main_pid is not None:
             members = self._members.find(reading.at_s, main_pid)
             tree = self._tree.read(reading.at_s, self._boot_clock(), main_pid, worker_pids, members)
             run_queue_share = self._run_queue.read((main_pid, *tree.worker_pids))
+            memory = self._memory.read(reading.at_s, tree.worker_pids, (main_pid, *members))
         return replace(
             reading,
             cpu_main=tree.main,
@@ -132,6 +136,7 @@ class Machine:
             cpu_unseen_s=tree.unseen_s,
             cores_busy=cores.busy,
             run_queue_share=run_queue_share,
+            memory=memory,
         )
 
 

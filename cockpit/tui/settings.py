@@ -5,7 +5,7 @@ Called by the frame. A knob that cannot be changed is grey with its reason; the 
 
 from __future__ import annotations
 
-from cockpit.history import disk
+from cockpit.history import disk, memory
 from cockpit.history.boundary import NO_END, boundary_in_s, is_out_of_sight
 from cockpit.history.crash import is_waiting, try_words
 from cockpit.history.environment import tuned_environment
@@ -145,7 +145,7 @@ def trouble_words(view: View) -> str:
         return "the engine does not answer; the training is not affected; trying again every second"
     if probe_lost_for(view) is not None:
         return "the training is no longer heard: what is shown in grey is old"
-    return disk.words(view.known) or ""
+    return disk.words(view.known) or memory.words(view.known) or ""
 
 
 def ended_words(state: State) -> str:
