@@ -113,7 +113,8 @@ class Sight:
         held = reading.memory
         if held is not None and held.at_s != self._memory_told_s:
             self._memory_told_s = held.at_s
-            self._record.happen(MemorySeen(at_s, held.used_bytes, held.workers_bytes, memory_left(main)))
+            left, shm = memory_left(main), reading.shm_free_bytes
+            self._record.happen(MemorySeen(at_s, held.used_bytes, held.workers_bytes, left, shm))
 
     def _see_ranks(self, at_s: float) -> None:
         for event in self._ears.look_again(self._record.state, at_s):

@@ -128,6 +128,7 @@ def plain(state: State) -> dict[str, Any]:
     return {
         "memory_used_bytes": newest.used_bytes if newest else None,
         "memory_left_bytes": newest.left_bytes if newest else None,
+        "shm_free_bytes": newest.shm_free_bytes if newest else None,
     }
 
 

@@ -90,3 +90,11 @@ def test_it_is_the_workers_where_most_of_it_is_theirs() -> None:
     state = after(leaking)
     state = fold(state, MemorySeen(state.at_s + 30, 4 * GB, 3 * GB, 4 * GB))
     assert "in the loader's workers" in (memory.words(state) or "")
+
+
+def test_the_newest_figures_stand_under_machine() -> None:
+    state = fold_all([*beginning(), MemorySeen(BEGAN_S + 30, 7, 3, 5, 0)])
+    machine = status_of(state, state.at_s)["machine"]
+    assert [machine[f"{name}_bytes"] for name in ("memory_used", "memory_left", "shm_free")] == [7, 5, 0]
+    machine = status_of(fold_all(beginning()), BEGAN_S)["machine"]
+    assert [machine[f"{name}_bytes"] for name in ("memory_used", "memory_left", "shm_free")] == [None] * 3
