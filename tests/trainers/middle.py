@@ -7,7 +7,8 @@ scaler (with accumulate), by_hand (a home-made optimizer that accumulates), flat
 (one object of the script's own is the whole state), sparse (an embedding's gradients), thaw and freeze (in epoch 1),
 evaluate (a module, for good, from epoch 1 on), dropout (stronger from epoch 1 on), settings (torch's own, in epoch 1),
 loose (an attribute of a module of its own, and a hook, which nothing can carry), graph (gradients that have one),
-head_frozen (before the loop), idle (a part of the model that is used in epoch 0 only, and gradients zeroed in place).
+adds_up (steps with gradients that nobody ever zeroes), head_frozen (before the loop), idle (a part of the model that is
+used in epoch 0 only, and gradients zeroed in place).
 """
 
 import argparse
@@ -101,9 +102,10 @@ def main():
     if "head_frozen" in flags:
         model.head.requires_grad_(False)
     by_hand = ByHand(model)
-    one = torch.optim.SGD([*model.kinds.parameters(), *model.body.parameters()], lr=0.05)
+    rate = 0.0005 if "adds_up" in flags else 0.05
+    one = torch.optim.SGD([*model.kinds.parameters(), *model.body.parameters()], lr=rate)
     heads = [model.head, model.early] if "idle" in flags else [model.head]
-    two = torch.optim.SGD([each for head in heads for each in head.parameters()], lr=0.05, momentum=0.9)
+    two = torch.optim.SGD([each for head in heads for each in head.parameters()], lr=rate, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=64, growth_interval=3, enabled="scaler" in flags)
     things = {"model": model, "one": one, "two": two, "scaler": scaler}
     run = cockpit.session(**({"state": Holder(**things)} if "holder" in flags else things))
@@ -130,7 +132,8 @@ def main():
                     due = [each for each in due if any(p.grad is not None for p in each.param_groups[0]["params"])]
                 for optimizer in due:
                     scaler.step(optimizer)
-                    optimizer.zero_grad(set_to_none=not flags & {"flat", "idle"})
+                    if "adds_up" not in flags:
+                        optimizer.zero_grad(set_to_none=not flags & {"flat", "idle"})
                 if due:
                     scaler.update()
             print(f"epoch {epoch} step {step} loss {loss.item()!r} {said_of_torch()}", flush=True)

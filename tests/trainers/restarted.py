@@ -91,9 +91,8 @@ if __name__ == "__main__":
     workers = int(os.environ.get("WORKERS", "0"))
     more = {"multiprocessing_context": os.environ.get("METHOD", "fork")} if workers else {}
     loader = DataLoader(Shifted(48), batch_size=8, shuffle=True, num_workers=workers, **more)
-    first = None
+    first = run.restored or 0
     for epoch in run.epochs(int(os.environ.get("EPOCHS", "8"))):
-        first = epoch if first is None else first
         for step, (x, y) in enumerate(loader):
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(x), y)

@@ -19,7 +19,7 @@ from ..guard import Guard, attempt
 from ..leaving import error_words
 from ..recorder import SAVE, Recorder
 from ..registry import Registry
-from . import randomness
+from . import loop_names, randomness
 from .away import Away
 from .beginning import torch_begins, write_down
 from .claim import AGAIN, OTHERS, TAKEN, THROUGH, claim, close, only_prepares, was_handed_over
@@ -88,6 +88,8 @@ class Handoff:
         self._progress: tuple[int, ...] = ()
         self._script: dict[str, Any] = {}
         self._built, self._modules = Structure(self._torch, {}), 0
+        self._begins_anew: str | None = None
+        """What the loop keeps in names of its own, as a sentence without its end."""
 
     # ---- what others may know and ask; any thread ----
 
@@ -103,6 +105,11 @@ class Handoff:
         outside = self.reason is None and self.opted_in is not None and self.total is None and self._recorder.steps > 0
         return NOT_IN_LOOP if outside else self.reason
 
+    @property
+    def _doubt(self) -> str | None:
+        """What a restart would cost, as far as is known."""
+        return "; ".join(filter(None, (self._built.doubt, self._begins_anew))) or None
+
     def beat(self) -> None:
         """In the probe's thread: steps are made, and not in the loop that was spoken of; or that has begun now."""
         reason, was = self.reason_now, self._outside
@@ -117,7 +124,7 @@ class Handoff:
             "m": "session", "names": list(self.opted_in or ()), "epochs": self.total, "epoch": self.epoch,
             "restored": self.restored, "every": self.pace.every, "sparing": self.pace.sparing,
             "reason": self.reason_now, "passed": list(self.passed), "step": self._restored_step, "change": self._change,
-            "doubt": self._built.doubt, "script": self._script,
+            "doubt": self._doubt, "script": self._script,
         }  # fmt: skip
 
     def _tell(self) -> None:
@@ -221,6 +228,7 @@ class Handoff:
     def begun(self, session: Session, left: range) -> None:
         """The first epoch is asked for: from here on random numbers must be those of an uninterrupted run."""
         self.total = left.stop
+        self._begins_anew = loop_names.sentence(loop_names.carried(*session.place)) if session.place else None
         self._registry.epoch_begins()
         attempt(self._unsaid.note, session.things)  # without it there will be no hand-off, which says why
         if self._found is not None:
@@ -263,6 +271,7 @@ class Handoff:
             self.pace.spares = True
             self._say(Written(None, epoch=done).message(None, SPARED))
         self.loaders.epoch_over()
+        self._unsaid.epoch_begins(session.things)
         self._registry.epoch_begins()
         self._progress = self._how_far()
 
@@ -288,7 +297,7 @@ class Handoff:
             self._say(written.message(None, FAILED if written.reason else WRITTEN))
         gone: str | None = None
         for wish in wishes:
-            state, reason = followed(wish, written, (self.total or 0) - done, self._built.doubt)
+            state, reason = followed(wish, written, (self.total or 0) - done, self._doubt)
             self._wishes.answer(wish, written._replace(reason=reason), state)
             gone = wish.id if state == GONE else gone
         if gone is not None:

@@ -37,6 +37,8 @@ class Session:
         self.restored: int | None = None
         self.step = 0
         self.things = things or {}
+        self.place: tuple[str, int] | None = None
+        """File and line where ``epochs`` was called."""
         self._live = live
         self._asked = False
 
@@ -49,6 +51,8 @@ class Session:
         whole = range(n)
         if self._live is None:
             return whole
+        frame = sys._getframe(1)
+        self.place = frame.f_code.co_filename, frame.f_lineno
         first = self.restored or 0
         if first > len(whole):
             self._live.leave(

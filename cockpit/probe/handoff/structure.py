@@ -22,6 +22,7 @@ HOOKS = (
     "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
     "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
 )  # fmt: skip
+MADE_ANEW = "a new process makes it anew, as the script's lines have it"
 SINCE = "when cockpit.session was called"
 CANNOT = "a new process that runs the same lines could not restore it"
 MAY_NOT = "a new process that runs the same lines may not be able to restore it"
@@ -75,12 +76,21 @@ class Structure:
         given = set(map(id, self._things.values()))
         missing = [each for each in self._steppers() if id(each) not in given and each.state]
         if not missing:
-            return None
+            return self._unscheduled()
         return "%s was not given to cockpit.session: in a new process it begins anew" % (
             "the script's %s" % type(missing[0]).__name__
             if len(missing) == 1
             else "a part of the script's optimizers (%s)" % ", ".join(type(each).__name__ for each in missing)
         )
+
+    def _unscheduled(self) -> str | None:
+        """A scheduler leaves its mark on the optimizer whose rates it sets, and knows it."""
+        scheduled = {id(getattr(each, "optimizer", None)) for each in self._things.values() if _is_scheduler(each)}
+        for name, thing in self._things.items():
+            groups = thing.param_groups if isinstance(thing, sys.modules["torch.optim.optimizer"].Optimizer) else ()
+            if id(thing) not in scheduled and any("initial_lr" in group for group in groups):
+                return "the scheduler of %s was not given to cockpit.session: %s" % (name, MADE_ANEW)
+        return None
 
     def _is_plain(self, thing: Any) -> bool:
         modules = isinstance(thing, self._torch.nn.Module) and _is_kind_of_torchs(cast(Hashable, type(thing)))

@@ -8,6 +8,7 @@ no tensor, draws nothing, and sets nothing that was not set before.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ class Unsaid:
     def __init__(self, torch: Any, recorder: Recorder, kernels: Any) -> None:
         self._torch, self._recorder, self._kernels = torch, recorder, kernels
         self._before: Facts | None = None
+        self._former: dict[int, Any] = {}
+        """By parameter, the gradient that it had when the epoch began; not kept alive."""
 
     def note(self, things: dict[str, Any]) -> None:
         """The script's loop begins, and everything is as its first lines have made it."""
@@ -58,6 +61,12 @@ class Unsaid:
             "attributes": dict(_changed(before.attributes, now.attributes)),
             "settings": settings,
             "roots": [path for path, module in self._modules(things) if id(module) in roots],
+        }
+
+    def epoch_begins(self, things: dict[str, Any]) -> None:
+        """Which gradients there are: one that is the same at the end of it was never set to None."""
+        self._former = {
+            id(each): weakref.ref(each.grad) for _, each in self._parameters(things) if each.grad is not None
         }
 
     def put(self, things: dict[str, Any], state: dict[str, Any]) -> list[str]:
@@ -124,13 +133,17 @@ class Unsaid:
 
     def _gradients(self, things: dict[str, Any]) -> dict[str, Any]:
         """Those that an uninterrupted training might still use: of all parameters but those whose optimizer has stepped
-        since the newest backward, and will be zeroed before they count again. Of shared ones, once."""
-        settled, found = self._settled(), {}
+        since the newest backward, and that the script is seen to make anew. Of shared ones, once."""
+        stepped, found = self._stepped(), {}
+        settled = set[int]()
         for name, parameter in self._parameters(things):
             gradient = parameter.grad
-            if gradient is None or id(parameter) in settled:
+            made_anew = id(parameter) in stepped and self._is_made_anew(parameter)
+            if gradient is None or made_anew or id(parameter) in settled:
                 continue
             settled.add(id(parameter))
+            if gradient.requires_grad and id(parameter) in stepped:
+                continue  # no optimizer adds up graphs for good
             if gradient.requires_grad:
                 raise Refused(
                     "the gradient of %s waits for its optimizer and is part of a graph (create_graph=True), which no"
@@ -144,7 +157,13 @@ class Unsaid:
         zeros. Who sets to None does so before the next backward, and never sees them."""
         return gradient is not None and gradient.layout == self._torch.strided
 
-    def _settled(self) -> set[int]:
+    def _is_made_anew(self, parameter: Any) -> bool:
+        """Who never zeroes adds up for ever, and who zeroes in place cannot be told from them; where nobody knows yet,
+        the first epoch, it may be either."""
+        former = self._former.get(id(parameter))
+        return former is not None and former() is not parameter.grad
+
+    def _stepped(self) -> set[int]:
         recorder, found = self._recorder, set[int]()
         if recorder.backwards:  # else the script makes its gradients in another way, and nobody knows when
             for optimizer in recorder.living_optimizers():
