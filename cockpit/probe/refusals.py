@@ -29,6 +29,8 @@ from .whose import is_scripts, module_of
 STREAM_NOW = "an iterable dataset has no indices to hand over: changes at the epoch boundary"
 STREAM_WHOLE = "every worker would serve the whole stream: the dataset does not ask get_worker_info"
 
+NO_ACCELERATOR = "no accelerator found"
+
 
 class Refusal(NamedTuple):
     """What holds for one knob: ``can`` change at a boundary, ``can_now`` at once; ``note`` does not forbid."""
@@ -54,7 +56,8 @@ class Limits(NamedTuple):
         """Raises Refused where one of them cannot be changed (``now``: at once); what is so already always can."""
         for name, value in asked.items():
             limit = self.knobs[name]
-            is_so = value in (SCRIPT, getattr(script, name), getattr(base, name))
+            in_vain = limit.reason == NO_ACCELERATOR and value is True  # not in force where the script has it, either
+            is_so = value == SCRIPT or (value in (getattr(script, name), getattr(base, name)) and not in_vain)
             if not (limit.can or is_so) or (now and not limit.can_now):
                 raise Refused("%s: %s" % (name, limit.reason))
 
@@ -95,7 +98,7 @@ def limits_of(
     knobs["in_order"] = Refusal(note="off: the order of batches is no longer reproducible")
     knobs["persistent_workers"] = _persistence(loader, script, None if watch is None else watch.stale)
     if not mechanism.has_accelerator():
-        knobs["pin_memory"] = Refusal(can=False, can_now=False, reason="no accelerator found")
+        knobs["pin_memory"] = Refusal(can=False, can_now=False, reason=NO_ACCELERATOR)
     if loader._dataset_kind == mechanism.iterable_kind:
         knobs = {name: each._replace(can_now=False, reason=each.reason or STREAM_NOW) for name, each in knobs.items()}
     return Limits(knobs, None, workers, why)

@@ -117,6 +117,19 @@ def test_what_cannot_be_is_refused_with_the_reason(it, knobs, word):
     assert it.of("loaders")[-1]["loaders"][0]["workers"] == []
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+@pytest.mark.parametrize("now", [False, True])
+def test_what_the_script_asks_for_in_vain_is_refused_and_not_called_in_force_before(it, now):
+    """It was told as on before and off after, and with ``now`` it waited for the end of a loop without one."""
+    model, optimizer = made(it)
+    loader = DataLoader(Rows(it, 16), batch_size=4, pin_memory=True)
+    epoch(it, loader, model, optimizer, {1: lambda: it.ask("c1", now=now, pin_memory=True)})
+    assert states(it, "c1") == (["refused"] if now else [])
+    epoch(it, loader, model, optimizer)
+    assert states(it, "c1") == ["refused"] and "accelerator" in last(it, "c1")["reason"]
+    assert knob(it, "pin_memory")["in_force"] is False
+
+
 def test_now_where_only_the_boundary_is_possible_waits_for_it_and_says_why(it):
     model, optimizer = made(it)
     loader = DataLoader(Stream(it, 24), batch_size=4)
