@@ -16,6 +16,7 @@ from ..recorder import Recorder
 from . import snapshot
 from .autocast import OFF
 from .control import Kernels
+from .slower import Slower
 from .trial import UNDONE, Trial, concerns
 
 RISK_NS = 10_000_000_000
@@ -39,6 +40,7 @@ class Trials:
         self._risk: str | None = None
         self._risk_ns: int | None = None
         self._caught: str | None = None
+        self._slower = Slower(recorder)
 
     def restart(self) -> None:
         """In a forked child nothing is on trial."""
@@ -75,6 +77,8 @@ class Trials:
         trial.on_failure = lambda: self.give_back(ask)
         trial.has_run = lambda: any(root.calls for root in kernels.roots)
         self.set(trial)
+        on_cpu = all(root.device == "cpu" for root in kernels.roots)
+        self._slower.begin(ask.kernels if on_cpu and not ask.knobs else {})
         if ask.knobs and ask.stall_ns:  # a swap's stall is told already; any other goes on until this is over
             ask.stall_ns += recorder.clock() - began
 
@@ -96,6 +100,7 @@ class Trials:
         """A step has ended; perhaps where the first forward of the next has been."""
         recorder = self._recorder
         self._by_forward = recorder.has_forward
+        self._slower.at_step()
         if recorder.trial is not None and not recorder.has_forward:
             self._judge(recorder.trial)
 
@@ -114,7 +119,11 @@ class Trials:
     def _judge(self, trial: Trial) -> None:
         ask, words = trial.ask, trial.found()
         if words is None:
-            if ask.id in self._kept or ask.state == "rolled_back" or trial.is_over():
+            if self._slower.words is not None and ask.state != "rolled_back":
+                self.set(None)  # nothing is wrong with the state: it stays
+                self.give_back(ask)
+                self._gone_back(ask, self._slower.words)
+            elif ask.id in self._kept or ask.state == "rolled_back" or trial.is_over():
                 self.end(ask)
             return
         self.set(None)
@@ -134,6 +143,7 @@ class Trials:
     def look_at_risk(self) -> None:
         """What would be said of a change that cannot be undone. In the training's thread: it looks at the state."""
         recorder, kernels = self._recorder, self._kernels
+        self._slower.look()
         now = recorder.clock()
         if not kernels.roots or (self._risk_ns is not None and now - self._risk_ns < RISK_NS):
             return
