@@ -72,7 +72,8 @@ class Restarts:
             raise CockpitError(f"the new process could not be started: {error}") from error
         hashes = OTHER_HASHES if other_hashes(standing.environ, env) else None
         notes = [note for note in (self._changed_since(), self._said("doubt"), hashes) if note]
-        return {"id": change, "note": "; ".join(notes) or None}
+        names = list((standing.session or {}).get("names") or ())
+        return {"id": change, "note": "; ".join(notes) or None, "names": names}
 
     def preview(self, env: Mapping[str, str | None]) -> dict[str, Any]:
         """What asking would come to; nothing is begun."""

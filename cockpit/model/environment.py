@@ -18,6 +18,9 @@ AS_BEGAN = "(as it began)"
 OTHER_HASHES = "a set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
 """What may make a training go on wrongly without a word, and nothing can carry over."""
 
+BEGINS_ANEW = "all else begins anew"
+"""Objects and plain names of the script's, of which nobody can list all."""
+
 PYTHON, TORCH = "Python", "torch"
 
 

@@ -41,6 +41,7 @@ def output(run: Started) -> str:
 def restart(run: Started, **env: str | None) -> str:
     answer = run.ask("restart", env=env)
     assert answer["ok"], answer
+    assert answer["result"]["names"] == ["model"], answer
     # told to whoever asks in a shell, too
     assert os.environ.get("PYTHONHASHSEED") or OTHER_HASHES in answer["result"]["note"], answer
     return str(answer["result"]["id"])
