@@ -17,6 +17,8 @@ from ..groups import Refused
 from ..refusals import Refusal
 
 MATMUL_CHOICES = ("highest", "high", "medium")
+SIDE = 64
+"""Of a matrix that is large enough for every kernel, and so small that none takes a block of weight to work in."""
 COMPILED_ONCE_MORE = "code that is compiled compiles once more after it"
 OTHER_SUMS = "not numerically neutral: sums come in another order"
 
@@ -137,13 +139,13 @@ def changes_products(torch: Any) -> bool:
     """
     before = torch.get_float32_matmul_precision()
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        room = functools.partial(Aside(torch).empty, dtype=torch.float32, size=4 * 256 * 256)
-        left = torch.linspace(0.1, 1.7, 256 * 256, out=room(256 * 256), device="cpu").sin_().view(256, 256)
+        room = functools.partial(Aside(torch).empty, dtype=torch.float32, size=4 * SIDE * SIDE)
+        left = torch.linspace(0.1, 1.7, SIDE * SIDE, out=room(SIDE * SIDE), device="cpu").sin_().view(SIDE, SIDE)
         products = []
         try:
             for precision in MATMUL_CHOICES:
                 torch.set_float32_matmul_precision(precision)
-                products.append(torch.mm(left, left, out=room((256, 256))))
+                products.append(torch.mm(left, left, out=room((SIDE, SIDE))))
         finally:
             torch.set_float32_matmul_precision(before)
     return any(not torch.equal(products[0], product) for product in products[1:])
