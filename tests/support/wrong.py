@@ -157,6 +157,13 @@ ROWS = (
     ),
     Row(
         MODEL,
+        "each step takes three times as long or longer under `autocast` on a CPU",
+        f"{BACK}, after some steps; both figures are told. The model stays as it was trained",
+        "the training crawls",
+        tests=("tests/probe/test_kernels_slower.py::test_each_step_several_times_slower_goes_back_at_once",),
+    ),
+    Row(
+        MODEL,
         "one loss is nan, or it was nan before",
         "the change stands",
         "goes on so, as without the cockpit",
