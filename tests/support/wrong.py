@@ -157,13 +157,6 @@ ROWS = (
     ),
     Row(
         MODEL,
-        "each step takes three times as long or longer under `autocast` on a CPU",
-        f"{BACK}, after some steps; both figures are told. The model stays as it was trained",
-        "the training crawls",
-        tests=("tests/probe/test_kernels_slower.py::test_each_step_several_times_slower_goes_back_at_once",),
-    ),
-    Row(
-        MODEL,
         "one loss is nan, or it was nan before",
         "the change stands",
         "goes on so, as without the cockpit",
@@ -179,11 +172,12 @@ ROWS = (
     Row(
         MODEL,
         "no compiler for `compile`, no instructions for bf16",
-        "the row says so before",
+        "the row says so before; where each step then takes three times as long or longer, back to the settings before",
         NOTHING,
         tests=(
             "tests/probe/test_kernels_compile.py::test_no_compiler_is_told_before",
             "tests/probe/test_kernels_emulated.py::test_the_row_says_so_while_autocast_is_off",
+            "tests/probe/test_kernels_slower.py::test_each_step_several_times_slower_goes_back_at_once",
         ),
     ),
     Row(
