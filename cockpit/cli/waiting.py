@@ -23,6 +23,7 @@ from .progress import MOVES
 from .runs import Run
 
 ALREADY = "in force already: what was queued is withdrawn"
+NOTHING_TO_DO = "in force already"
 OVER = ("kept", "rolled_back", "refused", "reverted", "ended")
 
 WITHDRAWN = "withdrawn, taken into a later change, or in force already"
@@ -48,6 +49,7 @@ def wait_for_ids(run: Run, ids: Sequence[str]) -> int:
 async def _ask_and_wait(run: Run, asking: Sequence[Asking], asked: Sequence[str] = ()) -> list[dict[str, Any]]:
     following, ids = Following(run), list[str | None](asked)
     last = {change: _gone(change, "not heard of any more") for change in ids}
+    entries: dict[str, Entry] = {}
     told = False
     try:
         async for state in following.states():
@@ -63,7 +65,7 @@ async def _ask_and_wait(run: Run, asking: Sequence[Asking], asked: Sequence[str]
             if (paused := lands_later(state)) and not told:
                 print(f"cockpit: {paused}", file=sys.stderr)
             told = paused is not None
-            if _all_over(state, ids, last):
+            if _all_over(state, ids, last, entries):
                 break
     finally:
         await following.close()
@@ -77,8 +79,10 @@ def ids_of(answer: Mapping[str, Any], args: Mapping[str, Any]) -> list[str | Non
     return [answer["id"], *parts]
 
 
-def _all_over(state: State, ids: list[str | None], last: dict[str | None, dict[str, Any]]) -> bool:
-    """Whether every change has an outcome; remembers the newest line of each in ``last``."""
+def _all_over(
+    state: State, ids: list[str | None], last: dict[str | None, dict[str, Any]], entries: dict[str, Entry]
+) -> bool:
+    """Whether every change has an outcome; remembers the newest line of each in ``last``, its entry in ``entries``."""
     over = True
     for change in ids:
         if change is None:  # what was asked for is in force, and what would have changed it is withdrawn
@@ -88,12 +92,20 @@ def _all_over(state: State, ids: list[str | None], last: dict[str | None, dict[s
         if entry is not None:
             line = rounded({**ledger_line(entry), "knobs": found_of(state, entry)})
             _say(entry, line, last.get(change))
-            last[change] = line
+            last[change], entries[change] = line, entry
             over = over and entry.state in OVER
+        elif change in entries and _is_in_force(state, entries[change]):
+            last[change] = {**last[change], "state": "dropped", "outcome": "kept", "reason": NOTHING_TO_DO}
         else:
             # it was there and is not any more
             last[change] = {**last[change], "state": "dropped", "reason": WITHDRAWN}
     return over
+
+
+def _is_in_force(state: State, entry: Entry) -> bool:
+    """Whether all that a change asked for is so without it."""
+    found = found_of(state, entry)
+    return set(found) == set(entry.asked) and all(row["in_force"] == row["asked"] for row in found.values())
 
 
 def _say(entry: Entry, line: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.events import Story, beginning
+import pytest
+from support.events import BEGAN_S, Story, beginning, knob, loader
 
 from cockpit.cli.waiting import _all_over, _gone, ids_of
 from cockpit.history.fold import fold_all
+from cockpit.history.state import Entry
+from cockpit.model.events import LoadersSeen
 
 
 def test_what_was_withdrawn_before_it_was_seen_once_is_over() -> None:
     """Two clients at once: the first change is taken into the second within the same moment."""
     last: dict[str | None, dict[str, Any]] = {"c1": _gone("c1", "not heard of any more")}
-    assert _all_over(fold_all(beginning()), ["c1"], last)
+    assert _all_over(fold_all(beginning()), ["c1"], last, {})
     assert (last["c1"]["state"], last["c1"]["outcome"]) == ("dropped", None) and "withdrawn" in last["c1"]["reason"]
 
 
 def test_what_waits_is_not_over() -> None:
     last: dict[str | None, dict[str, Any]] = {"c1": _gone("c1", "not heard of any more")}
     state = fold_all([*beginning(), Story().asked("c1", {"num_workers": 2})])
-    assert not _all_over(state, ["c1"], last) and last["c1"]["state"] == "queued"
+    assert not _all_over(state, ["c1"], last, {}) and last["c1"]["state"] == "queued"
 
 
 def test_what_is_in_force_already_is_kept_without_a_change() -> None:
     """Asked for what is there while something else was queued: the engine only empties the queue, and has no id."""
     last: dict[str | None, dict[str, Any]] = {}
-    assert _all_over(fold_all(beginning()), [None], last)
+    assert _all_over(fold_all(beginning()), [None], last, {})
     assert last[None]["outcome"] == "kept" and "in force already" in last[None]["reason"]
 
 
@@ -34,3 +37,14 @@ def test_the_part_that_waits_for_a_boundary_is_waited_for_where_it_was_asked_for
     answer = {"id": "c1", "later": {"id": "c1-later", "asked": {"batch_size": 8}}}
     assert ids_of(answer, {"knobs": {"threads": 2, "batch_size": 8}}) == ["c1", "c1-later"]
     assert ids_of(answer, {"knobs": {"threads": 2}}) == ["c1"] == ids_of({"id": "c1"}, {})
+
+
+@pytest.mark.parametrize(("asked", "outcome"), [(4, "kept"), (2, None)])
+def test_what_left_the_ledger_is_kept_where_it_is_in_force_without_it(asked: int, outcome: str | None) -> None:
+    """Somebody's change back comes first: then there is nothing left to do, and nothing has failed."""
+    last: dict[str | None, dict[str, Any]] = {"c1": _gone("c1", "not heard of any more")}
+    entries: dict[str, Entry] = {}
+    before = [*beginning(), LoadersSeen(BEGAN_S, (loader(knobs=(knob("num_workers", 0, 4),)),))]
+    assert not _all_over(fold_all([*before, Story().asked("c1", {"num_workers": asked})]), ["c1"], last, entries)
+    assert _all_over(fold_all(before), ["c1"], last, entries)
+    assert (last["c1"]["state"], last["c1"]["outcome"]) == ("dropped", outcome)
