@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from cockpit.history.boundary import NO_END, is_out_of_sight
@@ -42,12 +43,8 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
         going = [entry for entry in entries if entry.state != "refused"]  # else its reason is all there is to say
         found = {name: one for entry in going for name, one in _found(state, entry).items()}
         notes = {name: told for name, one in found.items() if (told := _join(one["reason"], one["note"]))}
-        waiting = [
-            entry for entry in entries if entry.state == "queued" and not (entry.now and can_be_now(state, entry))
-        ]
-        if waiting and is_out_of_sight(state):
-            sooner = any(can_be_now(state, entry) for entry in waiting)
-            notes["when"] = f"{NO_END}: --now does not wait for one" if sooner else NO_END
+        if when := when_words(state, entries):
+            notes["when"] = when
         for entry in going:
             # rows fall silent once the change has landed
             if entry.note is not None and not any(entry.note in told for told in notes.values()):
@@ -62,6 +59,14 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
             said = [note if note.startswith(f"{name}: ") else f"{name}: {note}" for name, note in notes.items()]
             return refused, [*said, *([paused] if paused else [])]
         time.sleep(LOOK_S)
+
+
+def when_words(state: State, entries: Iterable[Entry]) -> str | None:
+    """That the boundary that these wait for may never come; None where it will, or nothing waits for it."""
+    waiting = [entry for entry in entries if entry.state == "queued" and not (entry.now and can_be_now(state, entry))]
+    if not waiting or not is_out_of_sight(state):
+        return None
+    return f"{NO_END}: --now does not wait for one" if any(can_be_now(state, each) for each in waiting) else NO_END
 
 
 def patience_s(state: State) -> float:

@@ -18,6 +18,7 @@ from cockpit.history.trials import entry_of
 from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError
 
+from .answers import when_words
 from .follow import Following
 from .progress import MOVES
 from .runs import Run
@@ -50,7 +51,7 @@ async def _ask_and_wait(run: Run, asking: Sequence[Asking], asked: Sequence[str]
     following, ids = Following(run), list[str | None](asked)
     last = {change: _gone(change, "not heard of any more") for change in ids}
     entries: dict[str, Entry] = {}
-    told = False
+    told = set[str]()
     try:
         async for state in following.states():
             if not ids:
@@ -62,9 +63,11 @@ async def _ask_and_wait(run: Run, asking: Sequence[Asking], asked: Sequence[str]
                         # once answered it stands in the ledger; where it does not, somebody has withdrawn it since
                         last[change] = _gone(change, "not heard of any more")
                 continue
-            if (paused := lands_later(state)) and not told:
-                print(f"cockpit: {paused}", file=sys.stderr)
-            told = paused is not None
+            waiting = [entry for change in ids if change and (entry := entry_of(state, change))]
+            later = {words for words in (lands_later(state), when_words(state, waiting)) if words}
+            for words in sorted(later - told):
+                print(f"cockpit: {words}", file=sys.stderr)
+            told = later
             if _all_over(state, ids, last, entries):
                 break
     finally:

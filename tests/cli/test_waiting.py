@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from support.events import BEGAN_S, Story, beginning, knob, loader
 
+from cockpit.cli import waiting
 from cockpit.cli.waiting import _all_over, _gone, ids_of
 from cockpit.history.fold import fold_all
-from cockpit.history.state import Entry
+from cockpit.history.state import Entry, State
 from cockpit.model.events import LoadersSeen
 
 
@@ -48,3 +50,31 @@ def test_what_left_the_ledger_is_kept_where_it_is_in_force_without_it(asked: int
     assert not _all_over(fold_all([*before, Story().asked("c1", {"num_workers": asked})]), ["c1"], last, entries)
     assert _all_over(fold_all(before), ["c1"], last, entries)
     assert (last["c1"]["state"], last["c1"]["outcome"]) == ("dropped", outcome)
+
+
+def test_who_waits_for_a_boundary_that_is_not_in_sight_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endless = (loader(steps_per_epoch=None, knobs=(knob("num_workers", 0),)),)
+    before = [*beginning(), LoadersSeen(BEGAN_S, endless)]
+    queued = [*before, Story().asked("c1", {"num_workers": 2})]
+    states = [fold_all(events) for events in (before, queued, queued, before)]
+
+    class Link:
+        async def command(self, verb: str, **args: Any) -> dict[str, Any]:
+            return {"id": "c1"}
+
+    class Heard:
+        def __init__(self, run: object) -> None:
+            self.link = Link()
+
+        async def states(self) -> AsyncIterator[State]:
+            for state in states:
+                yield state
+
+        async def close(self) -> None: ...
+
+    monkeypatch.setattr(waiting, "Following", Heard)
+    assert waiting.wait_for(None, [("set", {"knobs": {"num_workers": 2}})]) == 1  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert said.count("no epoch's end in sight: --now does not wait for one") == 1, said
