@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -247,6 +248,15 @@ def test_what_sets_or_takes_steps_and_was_not_given_is_told(kind, given, told) -
     trained(everything)
     assert structure.look() is (told is not None)
     assert structure.cannot is None and (structure.doubt or "").startswith(told or "\0") is (told is not None)
+
+
+def test_a_scheduler_that_an_object_of_the_scripts_own_holds_is_not_missed() -> None:
+    everything = things(schedule=lambda o: lr_scheduler.StepLR(o, 2))
+    held = SimpleNamespace(inner=everything.pop("scheduler"))
+    structure = Structure(torch, {**everything, "schedule": held}, lambda: [everything["optimizer"]])
+    assert not structure.look() and structure.doubt is None
+    structure = Structure(torch, everything, lambda: [everything["optimizer"]])
+    assert structure.look() and "scheduler" in str(structure.doubt)
 
 
 def test_an_object_of_the_scripts_own_may_hold_it() -> None:

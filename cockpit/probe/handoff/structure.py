@@ -85,7 +85,8 @@ class Structure:
 
     def _unscheduled(self) -> str | None:
         """A scheduler leaves its mark on the optimizer whose rates it sets, and knows it."""
-        scheduled = {id(getattr(each, "optimizer", None)) for each in self._things.values() if _is_scheduler(each)}
+        given = [each for thing in self._things.values() for each in (thing, *getattr(thing, "__dict__", {}).values())]
+        scheduled = {id(getattr(each, "optimizer", None)) for each in given if _is_scheduler(each)}
         for name, thing in self._things.items():
             groups = thing.param_groups if isinstance(thing, sys.modules["torch.optim.optimizer"].Optimizer) else ()
             if id(thing) not in scheduled and any("initial_lr" in group for group in groups):
