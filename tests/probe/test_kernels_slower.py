@@ -55,6 +55,13 @@ def test_what_the_trial_itself_will_measure_is_left_to_it(it, extra_ms, knobs):
     assert training.last()["state"] == "settling"
 
 
+def test_short_steps_are_measured_and_not_cut_off(it):
+    training = before(it, 1.0)
+    training.ask(spoil=slower_by(it, 9.0))
+    training.run(12)
+    assert training.last()["state"] == "settling"
+
+
 def test_without_a_before_nothing_is_said(it):
     training = Training(it)
     training.ask(spoil=slower_by(it, 90.0))

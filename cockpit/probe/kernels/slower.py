@@ -16,7 +16,9 @@ from .autocast import OFF
 
 FACTOR = 3.0
 STEPS = 5
-"""So many in a row, after the first, each took ``FACTOR`` times what one did before: no passing load does that."""
+LEAST_NS = 1_000_000_000
+"""So many in a row and more, after the first, each took ``FACTOR`` times what one did before, for so long in all: no
+passing load does that, nor what a kernel prepares when it first sees a size. Where steps are short, nobody waits."""
 LOOKS = 5
 """Looks, about a second apart, over which it is known what a step took before."""
 
@@ -29,6 +31,7 @@ class Slower:
         self._looks: deque[tuple[int, int]] = deque(maxlen=LOOKS)
         self._before_ns = 0.0
         self._at: tuple[int, int] | None = None
+        self._since_ns = 0
         self._quickest_ns = 0.0
         self._counted = 0
         self.words: str | None = None
@@ -53,13 +56,15 @@ class Slower:
             return
         steps, spent = now[0] - first[0], now[1] - first[1]
         if set(kernels) == {"autocast"} and kernels["autocast"] not in (SCRIPT, OFF) and steps >= STEPS and spent > 0:
-            self._before_ns, self._at = spent / steps, now
+            self._before_ns, self._at, self._since_ns = spent / steps, now, now[1]
             self._quickest_ns, self._counted = float("inf"), -1
 
     def at_step(self) -> None:
         """A step has ended."""
+        if self._at is None:
+            return
         now = self._now()
-        if self._at is None or now is None or now[0] <= self._at[0]:
+        if now is None or now[0] <= self._at[0]:
             return
         if self._counted >= 0:
             self._quickest_ns = min(self._quickest_ns, (now[1] - self._at[1]) / (now[0] - self._at[0]))
@@ -67,7 +72,7 @@ class Slower:
         self._counted += 1
         if self._quickest_ns <= FACTOR * self._before_ns:
             self._at = None  # one that was quick enough: it is measured like any other
-        elif self._counted >= STEPS:
+        elif self._counted >= STEPS and now[1] - self._since_ns >= LEAST_NS:
             self._at = None
             took = (self._quickest_ns / 1e6, self._before_ns / 1e6)
             self.words = "forward and backward take %.0f ms a step and more, instead of %.0f ms" % took
