@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import shlex
 import struct
 import zipfile
@@ -59,9 +60,10 @@ class Search:
         passed: list[str] = []
         found = sorted(self.all(), key=lambda each: (each.at_s, each.path), reverse=True)
         self._note(found)
-        for each in found:
+        for number, each in enumerate(found, 1):
             reason = None if quiet or self._is_still(each) else "it is being written"
             reason = reason or (IN_VAIN if each.key in in_vain else why_incomplete(self.cwd / each.path))
+            reason = reason or self._why_lacking(each, found[number:])
             if reason is None:
                 return each, tuple(passed)
             passed.append(f"{each.path} was not used: {reason}")
@@ -99,7 +101,18 @@ class Search:
         at_ns, size = max((stat.st_mtime_ns for stat in stats), default=0), sum(stat.st_size for stat in stats)
         if not stats or (self.pattern is None and at_ns / 1e9 < self.since_s):
             return None
-        return Checkpoint(name, at_ns / 1e9, size, f"{name} {size} {at_ns} {len(stats)}")
+        # by another name (latest.pt -> epoch_3.pt) it is still the same
+        return Checkpoint(name, at_ns / 1e9, size, f"{os.path.realpath(path)} {size} {at_ns} {len(stats)}")
+
+    def _why_lacking(self, each: Checkpoint, older: Sequence[Checkpoint]) -> str | None:
+        """A folder whose writer was killed between two of its files has fewer kinds of them than the one before."""
+        folder = self.cwd / each.path
+        before = next((one for one in older if (self.cwd / one.path).is_dir()), None)
+        if before is None or not folder.is_dir():
+            return None
+        has, had = _kinds(folder), _kinds(self.cwd / before.path)
+        lacking = [names[-1] for kind, names in had.items() if len(has.get(kind, ())) < len(names)]
+        return f"it lacks {min(lacking)}, which {before.path} has" if lacking else None
 
     def _note(self, found: Sequence[Checkpoint]) -> None:
         now_s = self.clock()
@@ -120,6 +133,15 @@ def _files(path: Path) -> list[str]:
     if not path.is_dir():
         return [str(path)]
     return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+
+
+def _kinds(folder: Path) -> dict[str, list[str]]:
+    """Names in a folder by what they are but for the numbers in them, which count steps, ranks or parts."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(_files(folder)):
+        name = os.path.relpath(file, folder)
+        found.setdefault(re.sub(r"[0-9]+", "#", name), []).append(name)
+    return found
 
 
 def why_incomplete(path: Path) -> str | None:

@@ -32,6 +32,8 @@ TOLD = frozenset(
     if (number := getattr(signal, name, None)) is not None
 )
 """By these somebody, or a scheduler, tells a process to end."""
+FATAL = frozenset((signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV))
+"""A driver in Python passes them on as ``sys.exit(process.returncode)``, which is -11 there and status 245 here."""
 TWICE = 2
 ENDED_WELL = "what it was started with ended with status 0 all the same, so it is not tried again by itself"
 
@@ -68,8 +70,10 @@ def cause_of(status: int | None, left: Left | None, started: int | None, stoppin
     ours = left is not None and (left.trains or left.pid == started)
     if left is not None and ours and left.error is not None and (status or left.pid != started):
         return left.error
-    number = status - 128
-    if number <= 0 or number in TOLD or (left is not None and left.pid == started):
+    passed_on = 256 - status in FATAL
+    number = 256 - status if passed_on else status - 128
+    by_itself = left is not None and left.pid == started and (left.trains or not passed_on)
+    if number <= 0 or number in TOLD or by_itself:
         return None
     try:
         return f"killed ({signal.Signals(number).name})"

@@ -125,10 +125,14 @@ def cause_words(crash: Crashed) -> str:
     return crash.cause if crash.step is None else f"{crash.cause}, at step {crash.step}"
 
 
+DUE = "once nothing of it trains and its files can be written"
+
+
 def try_words(crash: Crashed, now_s: float) -> str:
-    """When the next try begins. One that is due waits for nothing but processes of the run that train all the same."""
+    """When the next try begins. One that is due waits for processes of the run that train all the same, or for room on
+    its disk."""
     left_s = (crash.next_s or now_s) - now_s
-    when = "once nothing of it trains" if left_s < -LATE_S else f"in {max(0.0, left_s):.0f} s"
+    when = DUE if left_s < -LATE_S else f"in {max(0.0, left_s):.0f} s"
     return f"try {crash.number} of {crash.of} {when}"
 
 

@@ -71,6 +71,37 @@ def test_one_that_was_cut_short_gives_way_to_the_one_before(tmp_path: Path, keep
         assert path == "1.pt" and passed[0].startswith("2.pt was not used: it "), passed
 
 
+@pytest.mark.parametrize(
+    "gone",
+    ["optimizer.pt", "model-00002-of-00002.safetensors", "rng/state_1.pth"],
+    ids=["a file", "a part", "a rank's"],
+)
+def test_a_folder_whose_writer_was_killed_between_two_files_gives_way_to_the_one_before(
+    tmp_path: Path, gone: str
+) -> None:
+    for number, at_s in ((400, 50), (500, 20)):
+        folder = tmp_path / f"checkpoint-{number}"
+        (folder / "rng").mkdir(parents=True)
+        for part in ("1", "2"):
+            tensors(folder / f"model-0000{part}-of-00002.safetensors")
+        for name in ("optimizer.pt", f"global_step{number}.pt", "rng/state_0.pth", "rng/state_1.pth"):
+            torchs(folder / name)
+        for file in folder.rglob("*.*"):
+            aged(file, at_s)
+    assert newest(tmp_path, "checkpoint-*") == ("checkpoint-500", ())
+    (tmp_path / "checkpoint-500" / gone).unlink()
+    path, (passed,) = newest(tmp_path, "checkpoint-*")
+    assert path == "checkpoint-400"
+    assert passed == f"checkpoint-500 was not used: it lacks {gone}, which checkpoint-400 has"
+
+
+def test_by_another_name_it_is_still_the_same_checkpoint(tmp_path: Path) -> None:
+    aged(torchs(tmp_path / "epoch_3.pt"), 20)
+    (tmp_path / "latest.pt").symlink_to("epoch_3.pt")
+    one, other = Search(tmp_path, "*.pt", 0.0, Clock()).all()
+    assert one.path != other.path and one.key == other.key
+
+
 @pytest.mark.parametrize("cut", [0, 4, 20, -1])
 def test_safetensors_end_where_their_header_says(tmp_path: Path, cut: int) -> None:
     whole = tensors(tmp_path / "a.safetensors")

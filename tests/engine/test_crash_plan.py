@@ -54,6 +54,11 @@ OURS, OTHER = 7, 9
         (128 + signal.SIGSEGV, None, False, "killed (SIGSEGV)"),
         (128 + signal.SIGABRT, None, False, "killed (SIGABRT)"),
         (255, None, False, None),
+        # a driver's sys.exit(process.returncode), with torch imported or not
+        (256 - signal.SIGSEGV, None, False, "killed (SIGSEGV)"),
+        (256 - signal.SIGKILL, Left(OURS, None, False), False, "killed (SIGKILL)"),
+        (256 - signal.SIGSEGV, Left(OURS, None, True), False, None),
+        (256 - signal.SIGTERM, None, False, None),
         *((128 + number, None, False, None) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
     ],
 )

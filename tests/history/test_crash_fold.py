@@ -101,7 +101,9 @@ def test_what_is_told_while_it_waits_and_after() -> None:
     words = told.words(waiting, waiting.at_s + 1.0) or ""
     assert words.startswith(f"killed (SIGKILL), at step {state.step}; try 1 of 3 in 4 s goes on from the hand-off")
     assert "34 steps or a few more are lost" in words and words.endswith("without num_workers 0→8")
-    assert "try 1 of 3 once nothing of it trains goes on" in (told.words(waiting, waiting.at_s + 9.0) or "")
+    assert "try 1 of 3 once nothing of it trains and its files can be written goes on" in (
+        told.words(waiting, waiting.at_s + 9.0) or ""
+    )
     assert f"crashed     {words}" in page(waiting, waiting.at_s + 1.0)
     ended = fold_all([crashed(state, reason="given up"), TrainingEnded(state.at_s, 137)], state)
     offered = f"cockpit restart {state.run} goes on from the hand-off after 2 epochs: 34 steps or a few more are lost"
