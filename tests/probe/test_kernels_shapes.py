@@ -1,6 +1,6 @@
 """Every model knob on and off on every way of training in tests/trainers/ways.py, through the whole probe.
 
-Ten times on each in the long lane, three times on one of each kind in the default lane.
+Ten times on each in the long lane, twice on one of each kind in the default lane.
 
 The schedule is the one that ``--at step:N`` makes. What is in force is taken from what the training's own forward
 noticed, step by step; files and copies made meanwhile are loaded by a plain process that has never heard of us.
@@ -112,7 +112,7 @@ def rounds() -> Iterator[Any]:
     for case in CASES:
         yield pytest.param(case, ROUNDS, id=f"{case.name}-{ROUNDS}", marks=pytest.mark.long)
         if case.name in FEW:
-            yield pytest.param(case, 3, id=f"{case.name}-3")
+            yield pytest.param(case, 2, id=f"{case.name}-2")
 
 
 @pytest.mark.parametrize(("case", "rounds"), list(rounds()))
