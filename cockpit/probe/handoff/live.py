@@ -271,7 +271,7 @@ class Handoff:
             self.pace.spares = True
             self._say(Written(None, epoch=done).message(None, SPARED))
         self.loaders.epoch_over()
-        self._unsaid.epoch_begins(session.things)
+        attempt(self._unsaid.epoch_begins, session.things)  # without it they go along, whether needed or not
         self._registry.epoch_begins()
         self._progress = self._how_far()
 

@@ -65,9 +65,9 @@ class Unsaid:
 
     def epoch_begins(self, things: dict[str, Any]) -> None:
         """Which gradients there are: one that is the same at the end of it was never set to None."""
-        self._former = {
-            id(each): weakref.ref(each.grad) for _, each in self._parameters(things) if each.grad is not None
-        }
+        self._former = {}
+        grads = ((id(each), each.grad) for _, each in self._parameters(things))
+        self._former = {name: weakref.ref(grad) for name, grad in grads if grad is not None}
 
     def put(self, things: dict[str, Any], state: dict[str, Any]) -> list[str]:
         """All of it again; what is not done again, as sentences without their end. Raises where a gradient is not put:
