@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from test_kernels_trial import Training, torch_as_before
+import torch
+from test_kernels_trial import Fragile, Training, torch_as_before
+from torch.utils.data import DataLoader
 
 __all__ = ["torch_as_before"]
 
@@ -55,11 +57,37 @@ def test_what_the_trial_itself_will_measure_is_left_to_it(it, extra_ms, knobs):
     assert training.last()["state"] == "settling"
 
 
-def test_short_steps_are_measured_and_not_cut_off(it):
+def test_short_steps_are_not_cut_off_before_they_have_cost_a_second(it):
     training = before(it, 1.0)
     training.ask(spoil=slower_by(it, 9.0))
     training.run(12)
     assert training.last()["state"] == "settling"
+    training.run(100)
+    assert training.last()["reason"] == "forward and backward take 10 ms a step and more, instead of 1 ms"
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.5], ids=["many steps to a look", "a look to each step"])
+def test_between_two_epochs_where_most_changes_land_it_is_found_too(it, seconds):
+    model = Fragile()
+    model.register_forward_hook(lambda *_: it.spend(1000 * seconds))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = DataLoader(torch.randn(48, 8), batch_size=4)
+
+    def epoch():
+        for number, x in enumerate(loader):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            if seconds > 1 or number % 3 == 2:
+                it.probe.landing.look()
+
+    epoch()
+    epoch()
+    it.ask("c1", autocast="bf16")
+    model.spoil = slower_by(it, 5000 * seconds)
+    epoch()
+    told = [m for m in it.of("change") if m["id"] == "c1"][-1]
+    assert told["state"] == "rolled_back" and told["reason"].startswith("forward and backward take"), told
 
 
 def test_without_a_before_nothing_is_said(it):

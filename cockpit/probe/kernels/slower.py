@@ -19,7 +19,7 @@ STEPS = 5
 LEAST_NS = 1_000_000_000
 """So many in a row and more, after the first, each took ``FACTOR`` times what one did before, for so long in all: no
 passing load does that, nor what a kernel prepares when it first sees a size. Where steps are short, nobody waits."""
-LOOKS = 5
+LOOKS = STEPS + 1
 """Looks, about a second apart, over which it is known what a step took before."""
 
 
@@ -38,7 +38,9 @@ class Slower:
 
     def _now(self) -> tuple[int, int] | None:
         """The step that has ended last, and what was spent in forward and backward up to its end."""
-        base = self._recorder.base
+        base = (
+            self._recorder.base or self._recorder.rest
+        )  # between two epochs, where most changes land, there is no base
         return None if base is None or base.step is None else (base.step, base.forward_ns + base.backward_ns)
 
     def look(self) -> None:
@@ -75,4 +77,4 @@ class Slower:
         elif self._counted >= STEPS and now[1] - self._since_ns >= LEAST_NS:
             self._at = None
             took = (self._quickest_ns / 1e6, self._before_ns / 1e6)
-            self.words = "forward and backward take %.0f ms a step and more, instead of %.0f ms" % took
+            self.words = "forward and backward take %.3g ms a step and more, instead of %.3g ms" % took
