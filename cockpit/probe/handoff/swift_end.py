@@ -47,7 +47,7 @@ def _unknown_libraries() -> bool:
 
 def _has_endings() -> bool:
     alive = gc.get_objects()
-    kinds = {kind for kind in map(type, alive) if _ends(kind)}
+    kinds = {kind for kind in set(map(type, alive)) if _ends(kind)}
     quiet = _standard()
     return any(type(each) in kinds and id(each) not in quiet and not _is_torchs(each) for each in alive)
 
