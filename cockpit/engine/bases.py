@@ -111,7 +111,8 @@ class Bases:
             looked = self.search.pattern or "a checkpoint's name"
             return None, "; ".join(passed) or f"no file with {looked} was found in {self.search.cwd}"
         words = tuple(resume_words(text, newest.path))
-        return Base(f"the checkpoint {newest.path}", newest.key, argv=words, at_s=newest.at_s), None
+        instead = f" ({passed[0]})" if quiet and passed else ""
+        return Base(f"the checkpoint {newest.path}{instead}", newest.key, argv=words, at_s=newest.at_s), None
 
 
 def _epochs_ended(state: State) -> int:

@@ -63,7 +63,8 @@ class Search:
         for number, each in enumerate(found, 1):
             reason = None if quiet or self._is_still(each) else "it is being written"
             reason = reason or (IN_VAIN if each.key in in_vain else why_incomplete(self.cwd / each.path))
-            reason = reason or self._why_lacking(each, found[number:])
+            # no more than the newest was being written when its writer was killed
+            reason = reason or (self._why_lacking(each, found[1:]) if number == 1 else None)
             if reason is None:
                 return each, tuple(passed)
             passed.append(f"{each.path} was not used: {reason}")
@@ -106,8 +107,8 @@ class Search:
 
     def _why_lacking(self, each: Checkpoint, older: Sequence[Checkpoint]) -> str | None:
         """A folder whose writer was killed between two of its files has fewer kinds of them than the one before."""
-        folder = self.cwd / each.path
-        before = next((one for one in older if (self.cwd / one.path).is_dir()), None)
+        folder, like = self.cwd / each.path, _kind(each.path)
+        before = next((one for one in older if _kind(one.path) == like and (self.cwd / one.path).is_dir()), None)
         if before is None or not folder.is_dir():
             return None
         has, had = _kinds(folder), _kinds(self.cwd / before.path)
@@ -140,8 +141,12 @@ def _kinds(folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in sorted(_files(folder)):
         name = os.path.relpath(file, folder)
-        found.setdefault(re.sub(r"[0-9]+", "#", name), []).append(name)
+        found.setdefault(_kind(name), []).append(name)
     return found
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"[0-9]+", "#", name)
 
 
 def why_incomplete(path: Path) -> str | None:

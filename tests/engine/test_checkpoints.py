@@ -46,6 +46,11 @@ def aged(path: Path, seconds: float) -> Path:
     return path
 
 
+def made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def newest(folder: Path, pattern: str | None = "*.pt", quiet: bool = True) -> tuple[str | None, tuple[str, ...]]:
     found, passed = Search(folder, pattern, 0.0, Clock()).newest(quiet)
     return (found.path if found else None), passed
@@ -93,6 +98,18 @@ def test_a_folder_whose_writer_was_killed_between_two_files_gives_way_to_the_one
     path, (passed,) = newest(tmp_path, "checkpoint-*")
     assert path == "checkpoint-400"
     assert passed == f"checkpoint-500 was not used: it lacks {gone}, which checkpoint-400 has"
+
+
+def test_folders_that_are_not_alike_lack_nothing(tmp_path: Path) -> None:
+    """Names with more in them than numbers, and folders that are for something else."""
+    for number, at_s in ((1, 60), (2, 50), (3, 40)):
+        aged(torchs(made(tmp_path / f"epoch-{number}") / f"loss_{'abc'[number - 1]}e-05.pt"), at_s)
+    path, (passed,) = newest(tmp_path, "epoch-*")
+    assert path == "epoch-2" and passed.startswith("epoch-3"), "no further back than one"
+    for name, at_s in (("metrics.pt", 30), ("model.pt", 30)):
+        aged(torchs(made(tmp_path / "best") / name), at_s)
+    aged(torchs(made(tmp_path / "last") / "model.pt"), 20)
+    assert newest(tmp_path, "*") == ("last", ())
 
 
 def test_by_another_name_it_is_still_the_same_checkpoint(tmp_path: Path) -> None:
