@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.history.state import State
+from cockpit.history.trials import entry_of
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.knobs import RESTART
@@ -141,10 +142,18 @@ class ByCheckpoint:
         self._looked_s = time.monotonic()
         base, _ = self._crashes.bases.checkpoint(state, quiet=False)
         if base is not None and (asked.now or base.key != asked.key):
+            if (reason := self._crashes.no_room()) is not None:
+                self._tell_once(asked.change, f"the training goes on: {reason}")
+                return
             asked.base, asked.stopped_s = base, self._clock()
             note = f"the training is stopped, and goes on from {base.words}"
             self._record.happen(ChangeMoved(asked.stopped_s, asked.change, "queued", note=note))
             self._stop()
+
+    def _tell_once(self, change: str, note: str) -> None:
+        entry = entry_of(self._record.state, change)
+        if entry is not None and entry.note != note:
+            self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
 
     def after_the_end(self, pids: Pids | None) -> bool:
         """The training has stopped: whether it did for this, and goes on."""

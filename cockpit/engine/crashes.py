@@ -189,10 +189,14 @@ class Crashes:
     def _take_turn(self, change: str, base: Base, settings: Settings) -> None:
         """Nothing begins while anybody of the run trains; who did so in the meantime may have come further."""
         still = self.still()
-        if (reason := still or why_not(self._run)) is None:
+        if (reason := still or self.no_room()) is None:
             self.follow(change, self._newest(change, base), settings)
         elif time.monotonic() >= self._due_s + PATIENCE_S:
             self.call_off(reason, offered=still is None)
+
+    def no_room(self) -> str | None:
+        """Why the files of a next process could not be written."""
+        return why_not(self._run)
 
     def _newest(self, change: str, base: Base) -> Base:
         """What is gone on from now that it begins, and told where it is another than was said."""
@@ -249,7 +253,7 @@ class Crashes:
     def _goes_on_from(self) -> Base:
         """Raises CockpitError with the reason why nothing can begin."""
         state = self._record.state
-        if (reason := self.still()) is not None:
+        if (reason := self.still() or self.no_room()) is not None:
             raise CockpitError(reason)
         # what a pattern names is what the script resumes from: should it have failed before, that has been seen to
         base, why = self._base(state) if self.waits or self.bases.is_guess else self.bases.find(state)

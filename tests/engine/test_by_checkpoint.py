@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from engine_runs import Started, scripted, wait_for
+from support.events import Story, beginning
 
 from cockpit.engine.by_checkpoint import THROUGH, Asked, ByCheckpoint
 from cockpit.engine.crash_plan import Base
 from cockpit.engine.crashes import Crashes
 from cockpit.engine.processes import Pids
 from cockpit.engine.rundir import new_rundir, safe_sockets
+from cockpit.history.fold import fold_all
 from cockpit.history.state import State
 from cockpit.probe import lives
 from cockpit.probe.leaving import LEFT
@@ -173,3 +175,26 @@ def test_whether_it_had_ended_before_it_was_told_to(state_dir: Path, left, had: 
     crashes._run = run
     assert crashes.had_ended(Pids(1, 2), 20.0) is had
     assert left is not None or crashes.had_ended(Pids(1, 2), time.time() + 9.0), "its status was written before"
+
+
+def test_a_training_that_runs_is_not_stopped_where_no_next_one_could_be_started() -> None:
+    """Its checkpoint has just filled the disk."""
+    stops: list[int] = []
+    room: list[str | None] = ["no room", "no room", None]
+    crashes: Any = SimpleNamespace(
+        no_room=lambda: room.pop(0),
+        bases=SimpleNamespace(checkpoint=lambda state, quiet: (Base("the checkpoint 9.pt", "9"), None)),
+    )
+    record = Record()
+    record.state = fold_all([*beginning(), Story().asked("c1", {"env MINE": "7"})])
+    asked = ByCheckpoint(record, {"c1"}, crashes, None, lambda: stops.append(1), lambda: 5.0)  # type: ignore[arg-type]
+    asked._asked = Asked("c1", None, "7", False)  # type: ignore[arg-type]
+    told = []
+    for _ in range(3):
+        asked._looked_s = float("-inf")
+        asked.look()
+        record.state = fold_all(record.events, record.state)
+        told.append((len(stops), [event.note for event in record.events]))
+        record.events.clear()
+    assert told[0] == (0, ["the training goes on: no room"]) and told[1] == (0, [])
+    assert told[2] == (1, ["the training is stopped, and goes on from the checkpoint 9.pt"])

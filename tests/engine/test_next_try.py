@@ -116,3 +116,15 @@ def test_what_it_goes_on_from_is_told_anew_with_what_it_goes_without(
     room.crashes.look()
     entry = entry_of(room.record.state, "r1")
     assert entry is not None and newer.words in str(entry.note) and "; without num_workers" in str(entry.note)
+
+
+def test_who_asks_while_there_is_no_room_takes_nothing_from_the_try_that_waits(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.crashes._wait(CRASH, BASE, SETTINGS, 0.0, 1)
+    before = room.record.state
+    monkeypatch.setattr(next_life.tempfile, "TemporaryFile", full)
+    with pytest.raises(CockpitError, match="No space left"):
+        room.crashes.ask({}, "r2", None)
+    assert "No space left" in room.crashes.preview()["reason"]
+    assert room.crashes.waits and room.record.state == before
