@@ -16,7 +16,7 @@ from cockpit.history.measure import recent_phases
 from cockpit.history.pause import lands_later
 from cockpit.history.state import Entry, State
 from cockpit.history.status import found_of
-from cockpit.history.trials import entry_of
+from cockpit.history.trials import entry_of, is_restart
 from cockpit.history.trials import words_of as change_words
 from cockpit.model.knobs import SCRIPT
 
@@ -63,7 +63,8 @@ def to_be_known(run: Run, ids: list[str]) -> tuple[list[str], list[str]]:
 
 def when_words(state: State, entries: Iterable[Entry]) -> str | None:
     """That the boundary that these wait for may never come; None where it will, or nothing waits for it."""
-    waiting = [entry for entry in entries if entry.state == "queued" and not (entry.now and can_be_now(state, entry))]
+    queued = [entry for entry in entries if entry.state == "queued" and not is_restart(entry)]
+    waiting = [entry for entry in queued if not (entry.now and can_be_now(state, entry))]
     if not waiting or not is_out_of_sight(state):
         return None
     return f"{NO_END}: --now does not wait for one" if any(can_be_now(state, each) for each in waiting) else NO_END

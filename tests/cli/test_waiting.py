@@ -9,6 +9,7 @@ import pytest
 from support.events import BEGAN_S, Story, beginning, knob, loader
 
 from cockpit.cli import waiting
+from cockpit.cli.answers import when_words
 from cockpit.cli.waiting import _all_over, _gone, ids_of
 from cockpit.history.fold import fold_all
 from cockpit.history.state import Entry, State
@@ -78,3 +79,10 @@ def test_who_waits_for_a_boundary_that_is_not_in_sight_is_told_so(
     assert waiting.wait_for(None, [("set", {"knobs": {"num_workers": 2}})]) == 1  # type: ignore[arg-type]
     said = capsys.readouterr().err
     assert said.count("no epoch's end in sight: --now does not wait for one") == 1, said
+
+
+def test_a_restart_waits_for_a_boundary_of_its_own() -> None:
+    state = fold_all([*beginning(), LoadersSeen(BEGAN_S, (loader(steps_per_epoch=None),))])
+    for asked, told in (({"num_workers": 2}, True), ({"env MINE": "7"}, False)):
+        entry = fold_all([Story().asked("c1", asked)], state).ledger[0]
+        assert (when_words(state, [entry]) is not None) == told
