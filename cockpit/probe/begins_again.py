@@ -141,7 +141,7 @@ def _stamp(path: str) -> Any:
 
 def _no_python(path: str) -> str | None:
     """What Python has against it."""
-    _, error = attempt(_compiled, path)
+    _, error = attempt(compiled, path)
     if error is None or isinstance(error, OSError):
         return None  # who cannot read it now may be able to then
     line = getattr(error, "lineno", None)
@@ -149,7 +149,8 @@ def _no_python(path: str) -> str | None:
     return "%s: %s: %s" % (where, type(error).__name__, getattr(error, "msg", None) or error)
 
 
-def _compiled(path: str, flags: int = 0) -> Any:
+def compiled(path: str, flags: int = 0) -> Any:
+    """What Python makes of the file; it has said already what it warns of. Raises what Python raises."""
     with open(path, "rb") as file:
         text = file.read()
     if not path.endswith(SUFFIX) and b"\0" in text:
@@ -161,7 +162,7 @@ def _compiled(path: str, flags: int = 0) -> Any:
 
 def _imports(path: str, importer: str, name: str) -> int | None:
     """The line at the top of ``path`` that imports the module ``name`` and cannot do without."""
-    tree, _ = attempt(_compiled, path, ast.PyCF_ONLY_AST)
+    tree, _ = attempt(compiled, path, ast.PyCF_ONLY_AST)
     for node in getattr(tree, "body", ()):
         if any(each == name or each.startswith(name + ".") for each in _named(node, path, importer)):
             return int(node.lineno)

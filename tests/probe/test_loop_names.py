@@ -47,6 +47,21 @@ def test_what_each_epoch_makes_is_not(tmp_path, before, body):
     assert read(tmp_path, before, body)[1] == ()
 
 
+def test_what_the_function_was_given_counts_as_set_before(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "def train(model, lr=1, *, n, **more):\n    for epoch in run.epochs(9):\n        lr /= 4; n += 1\n"
+    )
+    os.utime(script, (1, 1))
+    assert carried(str(script), 2) == ("lr", "n")
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_python_has_against_the_script_is_not_said_again(tmp_path, recwarn):
+    _, found = read(tmp_path, "lr = 1; name = '\\d'", "lr /= 4")
+    assert found == ("lr",) and not recwarn
+
+
 def test_what_cannot_be_read_says_nothing(tmp_path):
     script, found = read(tmp_path, *CARRIED[0][:2])
     assert found and carried("<stdin>", 1) == carried(str(script), 1) == carried(str(tmp_path), 1) == ()

@@ -37,13 +37,10 @@ def sentence(names: tuple[str, ...]) -> str | None:
 
 
 def _carried(file: str, line: int) -> tuple[str, ...]:
-    if os.stat(file).st_mtime > begins_again.BEGAN_S:
-        return ()  # it is not what runs
-    with open(file, "rb") as script:
-        source = script.read(LARGEST + 1)
-    if len(source) > LARGEST:
-        return ()
-    tree = ast.parse(source)
+    found = os.stat(file)
+    if found.st_mtime > begins_again.BEGAN_S or found.st_size > LARGEST:
+        return ()  # it is not what runs, or would hold the script up
+    tree = begins_again.compiled(file, ast.PyCF_ONLY_AST)
     loops = [
         node
         for node in ast.walk(tree)
@@ -51,8 +48,10 @@ def _carried(file: str, line: int) -> tuple[str, ...]:
     ]
     if not loops:
         return ()
-    loop, before = loops[-1], set[str]()
-    for node in _same_scope(_scope_of(tree, loop)):
+    loop, scope = loops[-1], _scope_of(tree, loops[-1])
+    arguments = getattr(scope, "args", None)
+    before = {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)} if arguments else set[str]()
+    for node in _same_scope(scope):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.lineno < loop.lineno:
             before.add(node.id)
     first: dict[str, bool] = {}

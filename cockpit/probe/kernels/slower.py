@@ -38,9 +38,7 @@ class Slower:
 
     def _now(self) -> tuple[int, int] | None:
         """The step that has ended last, and what was spent in forward and backward up to its end."""
-        base = (
-            self._recorder.base or self._recorder.rest
-        )  # between two epochs, where most changes land, there is no base
+        base = self._recorder.base or self._recorder.rest  # that is all there is between two epochs
         return None if base is None or base.step is None else (base.step, base.forward_ns + base.backward_ns)
 
     def look(self) -> None:
