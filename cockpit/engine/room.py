@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.model.errors import CockpitError
+from cockpit.model.sizes import size_words
 from cockpit.probe import lives
 from cockpit.probe.memory_left import memory_left
 
@@ -46,17 +47,13 @@ def _own_bytes(folder: str) -> int:
 def check_room(room: Room) -> None:
     """Raises CockpitError where a second process might end the training."""
     if room.free is not None and room.free < PYTHON_BYTES:
-        raise CockpitError(
-            f"only {_words(room.free)} of memory are left beside the training: a second process might be the end of it"
-        )
+        left = f"only {size_words(room.free)} of memory are left beside the training"
+        raise CockpitError(f"{left}: a second process might be the end of it")
 
 
 def why_without_torch(room: Room) -> list[str]:
     """Why it had better wait without torch; empty where that has room."""
     if room.free is None or room.free >= room.torch:
         return []
-    return [f"only {_words(room.free)} of memory are left beside the training, and torch takes {_words(room.torch)}"]
-
-
-def _words(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+    left, takes = size_words(room.free), size_words(room.torch)
+    return [f"only {left} of memory are left beside the training, and torch takes {takes}"]

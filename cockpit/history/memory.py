@@ -14,6 +14,7 @@ from cockpit.analysis.growth import Growth, growth_of
 from cockpit.analysis.policy import POLICY
 from cockpit.model.events import EpochEnded
 from cockpit.model.memory import MemorySeen
+from cockpit.model.sizes import size_words
 
 from .knobs import training_loaders
 from .measure import live_rate
@@ -79,11 +80,14 @@ def _growth(state: State) -> tuple[Growth, float, bool] | None:
     if left is None or ahead_s is None:
         return None
     found = growth_of([(sample.at_s, sample.used_bytes) for sample in samples])
-    if found is None or left / found.per_s > ahead_s:
+    if found is None:
+        return None
+    full_in_s = left / found.per_s - (state.at_s - state.memory[-1].at_s)
+    if not 0.0 < full_in_s <= ahead_s:  # by now it would be full: what has come since, nobody knows
         return None
     more = samples[-1].used_bytes - samples[0].used_bytes
     workers = samples[-1].workers_bytes - samples[0].workers_bytes
-    return found, left / found.per_s, 2 * workers > more
+    return found, full_in_s, 2 * workers > more
 
 
 def finding(state: State) -> dict[str, Any] | None:
@@ -124,14 +128,9 @@ def words(state: State) -> str | None:
 
 def plain(state: State) -> dict[str, Any]:
     """What stands under ``machine`` in the status; null where not measured."""
-    newest = state.memory[-1] if state.memory else None
+    newest = state.memory[-1] if state.memory and state.phase in ("running", "paused", "stopping") else None
     return {
         "memory_used_bytes": newest.used_bytes if newest else None,
         "memory_left_bytes": newest.left_bytes if newest else None,
         "shm_free_bytes": newest.shm_free_bytes if newest else None,
     }
-
-
-def size_words(size: float) -> str:
-    """Bytes as people say them."""
-    return f"{size / 1e9:.1f} GB" if size >= 0.9995e9 else f"{size / 1e6:.0f} MB"

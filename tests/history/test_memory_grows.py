@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from support.events import BEGAN_S, beginning, block, loader
@@ -14,7 +15,7 @@ from cockpit.history.fold import fold, fold_all
 from cockpit.history.report import text_of
 from cockpit.history.state import State
 from cockpit.history.status import status_of
-from cockpit.model.events import ChangeAsked, ChangeMoved, EpochEnded, LoadersSeen
+from cockpit.model.events import ChangeAsked, ChangeMoved, EpochEnded, LoadersSeen, TrainingEnded
 from cockpit.model.memory import MemorySeen
 
 HOUR_S, GB = 3600.0, 10**9
@@ -98,3 +99,13 @@ def test_the_newest_figures_stand_under_machine() -> None:
     assert [machine[f"{name}_bytes"] for name in ("memory_used", "memory_left", "shm_free")] == [7, 5, 0]
     machine = status_of(fold_all(beginning()), BEGAN_S)["machine"]
     assert [machine[f"{name}_bytes"] for name in ("memory_used", "memory_left", "shm_free")] == [None] * 3
+
+
+def test_a_sample_ages_and_what_has_ended_holds_nothing() -> None:
+    state = after(leaking)
+    later = replace(state, at_s=state.at_s + 2 * HOUR_S)
+    said = status_of(later, later.at_s)["findings"][0]["evidence"]["full_in_s"]
+    assert said == pytest.approx(2 * HOUR_S, rel=0.02)
+    assert memory.words(replace(state, at_s=state.at_s + 5 * HOUR_S)) is None, "it would be full, and is not"
+    ended = fold(state, TrainingEnded(state.at_s, 0))
+    assert status_of(ended, ended.at_s)["machine"]["memory_used_bytes"] is None and memory.words(ended) is None

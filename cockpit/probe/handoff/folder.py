@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
+from ...model.sizes import size_words
 from .. import lives
 from ..guard import attempt
 from .contents import Contents, contents_of
@@ -93,7 +94,7 @@ def write(
         need, room = contents.nbytes + contents.nbytes // 50 + MARGIN, free(folder)
         if need > room:
             raise Refused(
-                "it needs %s on the disk of %s, and %s are free" % (words_of(need), folder, words_of(max(0, room)))
+                "it needs %s on the disk of %s, and %s are free" % (size_words(need), folder, size_words(max(0, room)))
             )
         number = max(numbers(folder), default=0) + 1
         new = os.path.join(folder, "%d%s" % (number, NEW))
@@ -294,8 +295,3 @@ def first_line(error: BaseException | None) -> str:
     """An error in one line."""
     lines = str(error).strip().splitlines()
     return "%s: %s" % (type(error).__name__, lines[0] if lines else "") if lines else type(error).__name__
-
-
-def words_of(nbytes: int) -> str:
-    """A size for people."""
-    return "%.1f GB" % (nbytes / 1e9) if nbytes >= 1e9 else "%d MB" % max(1, round(nbytes / 1e6))

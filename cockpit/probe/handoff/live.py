@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NoReturn
 
 from ...model.names import ENV_LIFE, ENV_RUN, HANDOFF_FOLDER, NOT_RESTORED
+from ...model.sizes import size_words
 from .. import begins_again
 from ..guard import Guard, attempt
 from ..leaving import error_words
@@ -23,7 +24,7 @@ from . import loop_names, randomness
 from .away import Away
 from .beginning import torch_begins, write_down
 from .claim import AGAIN, OTHERS, TAKEN, THROUGH, claim, close, only_prepares, was_handed_over
-from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, words_of, write
+from .folder import Found, Refused, first_line, let_go, newest, numbers, owner_of, write
 from .last_word import wait_until_known
 from .loaders import LoaderStates
 from .pace import Pace, count
@@ -317,7 +318,7 @@ class Handoff:
             raise Refused(self._built.cannot)
         state, contents = gathered(torch, session.things, recorder, self._registry, self.loaders, self._unsaid)
         if limit is not None and contents.nbytes > limit:
-            raise Refused("it would be %s, more than the %s allowed" % (words_of(contents.nbytes), words_of(limit)))
+            raise Refused("it would be %s, more than the %s allowed" % (size_words(contents.nbytes), size_words(limit)))
         step = state["counts"]["steps"]
         facts = {"epoch": done, "epochs": self.total, "step": step, "life": self.life}
         path, nbytes = write(torch, self.folder, owner_of(self._run, session.things), facts, state, contents)
