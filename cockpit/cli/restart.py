@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from cockpit.model.environment import BEGINS_ANEW
+from cockpit.model.environment import goes_along
 from cockpit.model.errors import UsageError
 
 from .runs import STATE_DIR, ask, ask_again, find, has_ended, name_in
@@ -55,7 +55,7 @@ def call(verb: Verb, words: Words) -> int:
 def words_of(answer: Mapping[str, Any]) -> str:
     """What is about to happen: ``begun`` is there where no process that hands over is waited for."""
     if "begun" not in answer:
-        with_it = f": {', '.join(answer['names'])} go along; {BEGINS_ANEW}" if answer.get("names") else ""
+        with_it = f": {goes_along(answer['names'])}" if answer.get("names") else ""
         return f"a new process gets ready; the training hands over to it at the next epoch boundary{with_it}"
     return f"a new process {answer['note']}" if answer["begun"] else str(answer["note"])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from cockpit.history.pause import lands_later
 from cockpit.history.state import Entry, State
-from cockpit.history.status import found_of, ledger_line, rounded
+from cockpit.history.status import found_of, is_so_without, ledger_line, rounded
 from cockpit.history.trials import entry_of
 from cockpit.history.trials import words_of as change_words
 from cockpit.model.errors import CockpitError
@@ -97,18 +97,12 @@ def _all_over(
             _say(entry, line, last.get(change))
             last[change], entries[change] = line, entry
             over = over and entry.state in OVER
-        elif change in entries and _is_in_force(state, entries[change]):
+        elif change in entries and is_so_without(state, entries[change]):
             last[change] = {**last[change], "state": "dropped", "outcome": "kept", "reason": NOTHING_TO_DO}
         else:
             # it was there and is not any more
             last[change] = {**last[change], "state": "dropped", "reason": WITHDRAWN}
     return over
-
-
-def _is_in_force(state: State, entry: Entry) -> bool:
-    """Whether all that a change asked for is so without it."""
-    found = found_of(state, entry)
-    return set(found) == set(entry.asked) and all(row["in_force"] == row["asked"] for row in found.values())
 
 
 def _say(entry: Entry, line: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:

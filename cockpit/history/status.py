@@ -141,8 +141,6 @@ def _loader(state: State, loader: LoaderInfo) -> dict[str, Any]:
 
 def found_of(state: State, entry: Entry) -> dict[str, Any]:
     """What is in force now of the knobs that a change asked for, by knob, and what is to be known about it."""
-    named = next((loader for loader in state.loaders if loader.id == entry.loader), None)
-    told: Iterable[KnobRow | KnobReport] = named.knobs if named is not None else knob_rows(state)
 
     def note(row: KnobRow | KnobReport) -> str | None:
         # what a knob does is no news of a change back to what the script has
@@ -150,9 +148,21 @@ def found_of(state: State, entry: Entry) -> dict[str, Any]:
 
     return {
         row.name: {"asked": entry.asked[row.name], "in_force": row.in_force, "reason": row.reason, "note": note(row)}
-        for row in told
-        if row.name in entry.asked
+        for row in _rows_of(state, entry)
     }
+
+
+def is_so_without(state: State, entry: Entry) -> bool:
+    """Whether all that a change asks for is in force already."""
+    rows = _rows_of(state, entry)
+    wanted = {row.name: row.script if entry.asked[row.name] == SCRIPT else entry.asked[row.name] for row in rows}
+    return len(rows) == len(entry.asked) and all(row.in_force == wanted[row.name] for row in rows)
+
+
+def _rows_of(state: State, entry: Entry) -> list[KnobRow | KnobReport]:
+    named = next((loader for loader in state.loaders if loader.id == entry.loader), None)
+    told: Iterable[KnobRow | KnobReport] = named.knobs if named is not None else knob_rows(state)
+    return [row for row in told if row.name in entry.asked]
 
 
 OUTCOMES = {"kept": "kept", "rolled_back": "rolled_back", "reverted": "reverted", "refused": "refused", ENDED: ENDED}

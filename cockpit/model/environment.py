@@ -7,7 +7,7 @@ shown or saved, and what the table below says is no secret: whatever else stands
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .errors import UsageError
@@ -18,8 +18,6 @@ AS_BEGAN = "(as it began)"
 OTHER_HASHES = "a set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
 """What may make a training go on wrongly without a word, and nothing can carry over."""
 
-BEGINS_ANEW = "all else begins anew"
-"""Objects and plain names of the script's, of which nobody can list all."""
 
 PYTHON, TORCH = "Python", "torch"
 
@@ -85,3 +83,9 @@ def must_come_first(name: str) -> bool:
     """Whether a script cannot set it for itself: it is read before the script's first line."""
     known = BY_NAME.get(name)
     return known.by == PYTHON if known is not None else name.startswith(BEFORE_PYTHON)
+
+
+def goes_along(names: Iterable[object]) -> str:
+    """What a new process has: the things that were given, by ``names``, and what goes with them; and what it has not,
+    objects and plain names of the script's, of which nobody can list all."""
+    return "%s go along; what was not given begins anew" % ", ".join([*map(str, names), "random states"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cockpit.history import crash, handoffs
 from cockpit.history.restart import STAGES, Stage, hands_over, newest, under_way
 from cockpit.history.state import State
-from cockpit.model.environment import BEGINS_ANEW, BY_NAME, OTHER_HASHES
+from cockpit.model.environment import BY_NAME, OTHER_HASHES, goes_along
 from cockpit.model.knobs import ENV, UNSET
 
 from .clean import clean
@@ -151,10 +151,10 @@ def cost_words(view: View, draft: Draft) -> tuple[str, str]:
     if draft.answer.get("goes_on"):
         return clean(str(draft.answer["goes_on"])), "worse"
     names = [clean(str(name)) for name in draft.answer.get("names") or ()]
-    with_it = f": {', '.join([*names, 'random states'])} go along; {BEGINS_ANEW}" if names else ""
+    with_it = f": {goes_along(names)}" if names else ""
     when = hands_over(view.known)
     sets = f". {OTHER_HASHES[0].upper()}{OTHER_HASHES[1:]}" if draft.answer.get("other_hashes") is True else ""
-    again = '. The first lines of the script run again: what they open with "w" is emptied'
+    again = '. Its first lines run again: what they open with "w" is emptied'
     doubt = f". {clean(str(draft.answer['doubt']))}" if draft.answer.get("doubt") else ""
     lands = f"The training hands over {when}; until then it can be called off"
     return f"no step is lost{with_it}. {lands}{again}{sets}{doubt}", "worse" if doubt else "text"

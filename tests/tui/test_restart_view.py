@@ -113,7 +113,7 @@ def test_it_says_what_it_costs_or_why_not_and_shows_no_value_that_nobody_gave() 
 
     assert "asking the engine" in shown(Draft())
     fine = shown(Draft({"MINE": "7", "OMP_NUM_THREADS": None}).answered(FINE))
-    assert "no step is lost: model, optimizer, random states go along; all else begins anew" in fine
+    assert "no step is lost: model, optimizer, random states go along; what was not given begins anew" in fine
     assert "when its epoch ends, in" in fine and "can be called off" in fine
     assert "MINE (as it began) →7" in fine and "OMP_NUM_THREADS 2 →(not set)" in fine
     order = "A set of strings has another order in the new process: PYTHONHASHSEED is not fixed"
