@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cockpit.history import crash as told
-from cockpit.history.state import State
+from cockpit.history.state import Entry, State
 from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed, Resumed
+from cockpit.model.environment import OTHER_HASHES
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved, TrainingEnded
 from cockpit.model.knobs import ANEW, RESTART
@@ -47,6 +48,7 @@ from .next_environ import Known
 from .next_life import BACK, why_not
 from .processes import Pids, read_exit
 from .record import Record
+from .restart_preview import other_hashes
 from .rundir import RunDir
 
 PATIENCE_S = 30.0
@@ -171,7 +173,7 @@ class Crashes:
         )
         self._record.happen(crash)
         self._carried.add(change)
-        note = f"{told.cause_words(crash)}; {told.goes_on_words(crash)}{without_words(taken_back)}"
+        note = f"{told.cause_words(crash)}; {self._goes_on(crash, taken_back)}"
         self._record.happen(ChangeAsked(crash.at_s, change, {RESTART: ANEW}, origin="crash"))
         self._record.happen(ChangeMoved(crash.at_s, change, "queued", note=note))
         self._next, self._due_s = (base, then), time.monotonic() + wait_s
@@ -206,7 +208,7 @@ class Crashes:
             return base
         crash = self._crash(state, state.crash.exit_status, state.crash.cause, newest, None)
         taken_back = [entry for each in state.crash.back if (entry := entry_of(state, each)) is not None]
-        note = f"{told.cause_words(state.crash)}; {told.goes_on_words(crash)}{without_words(taken_back)}"
+        note = f"{told.cause_words(state.crash)}; {self._goes_on(crash, taken_back)}"
         self._record.happen(ChangeMoved(self._clock(), change, "queued", note=note))
         return newest
 
@@ -238,7 +240,7 @@ class Crashes:
         crash = self._crash(state, state.exit_status, cause, base, None)
         ended = ended_under(state)
         then = good_settings(state, ended)
-        note = f"{told.goes_on_words(crash)}{without_words(ended)}"
+        note = self._goes_on(crash, ended)
         note += "" if ours else "; in the environment of the shell that asked"
         self._forget(state.crash, "somebody asked for it at once")
         self._record.happen(Resumed(self._clock(), change, by_person=True, env=then.env))
@@ -272,7 +274,12 @@ class Crashes:
             return {"reason": str(error)}
         cause = state.crash.cause if state.crash is not None else ""
         crash = self._crash(state, state.exit_status, cause, base, None)
-        return {"reason": None, "goes_on": f"{told.goes_on_words(crash)}{without_words(ended_under(state))}"}
+        return {"reason": None, "goes_on": self._goes_on(crash, ended_under(state))}
+
+    def _goes_on(self, crash: Crashed, taken_back: Sequence[Entry]) -> str:
+        """From where the next process goes on, without what, and what comes in another order there."""
+        sets = f"; {OTHER_HASHES}" if other_hashes(self._beginnings.environ, {}) else ""
+        return f"{told.goes_on_words(crash)}{without_words(taken_back)}{sets}"
 
     # ---- carried out ----
 

@@ -19,6 +19,7 @@ from cockpit.history.journal import Journal
 from cockpit.history.state import State
 from cockpit.history.trials import entry_of
 from cockpit.model.crash import Crashed
+from cockpit.model.environment import OTHER_HASHES
 from cockpit.model.errors import CockpitError
 from cockpit.model.events import ChangeAsked, ChangeMoved
 from cockpit.model.knobs import ANEW, RESTART
@@ -116,6 +117,9 @@ def test_what_it_goes_on_from_is_told_anew_with_what_it_goes_without(
     room.crashes.look()
     entry = entry_of(room.record.state, "r1")
     assert entry is not None and newer.words in str(entry.note) and "; without num_workers" in str(entry.note)
+    assert str(entry.note).endswith(OTHER_HASHES), "nothing fixes the order of sets here"
+    room.crashes._beginnings.environ = {"PYTHONHASHSEED": "0"}
+    assert not room.crashes._goes_on(CRASH, ()).endswith(OTHER_HASHES)
 
 
 def test_who_asks_while_there_is_no_room_takes_nothing_from_the_try_that_waits(
