@@ -73,7 +73,7 @@ def _of_group(folder: str, kind: str) -> int | None:
 def lines(path: str) -> list[str]:
     """Of a file of the kernel's; none where it cannot be read."""
     try:
-        with open(path, encoding="ascii", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # loaded in every Python
             return file.read().splitlines()
     except OSError:
         return []

@@ -49,7 +49,7 @@ def write_down(folder: str) -> None:
         return
     new = os.path.join(folder, ".%s.%d" % (BEGAN, os.getpid()))
     with contextlib.suppress(OSError):
-        with open(new, "w", encoding="ascii") as file:
+        with open(new, "w", encoding="utf-8") as file:
             file.write(repr({name: _plain(state) for name, state in beginning.noted.items()}))
         os.rename(new, os.path.join(folder, BEGAN))
 

@@ -67,7 +67,7 @@ def only_prepares() -> bool:
 
 def _holder(path: str) -> int | None:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             return int(file.read())
     except (OSError, ValueError):
         return None

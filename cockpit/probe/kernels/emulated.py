@@ -39,7 +39,7 @@ def _lacks(torch: Any, device: str, word: str) -> bool:
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     """What the first CPU says it can; empty where it does not say."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 name, _, words = line.partition(":")
                 if name.strip() in ("flags", "Features"):
