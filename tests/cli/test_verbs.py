@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from support.bare import clean_env
 from support.outcome import REPO
-from support.under import COCKPIT, ask, detached, run_under, status, wait_until
+from support.under import COCKPIT, ask, detached, peek, run_under, status, wait_until
 
 from cockpit.cli.runs import recorded_state, revive
 from cockpit.config.setup import read_setup
@@ -74,7 +74,7 @@ def test_quiet_says_nothing(state_dir: Path) -> None:
 
 def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> None:
     with detached(ENDLESS, state_dir, env=PATH):
-        wait_until(lambda: status(state_dir)["baseline_samples_per_s"], "a baseline")
+        wait_until(lambda: peek(state_dir)["baseline_samples_per_s"], "a baseline")
         waited = ask(state_dir, "set", "it", "num_workers=2", "--now", "--wait")
         line = json.loads(waited.stdout)
         assert waited.returncode == 0 and line["outcome"] == "kept" and line["change"]["num_workers"] == [0, 2]
@@ -99,7 +99,7 @@ def test_a_change_is_asked_watched_undone_saved_and_loaded(state_dir: Path) -> N
         assert "it" in ask(state_dir, "ls").stdout.splitlines()[1]
 
         assert ask(state_dir, "undo").returncode == 0
-        wait_until(lambda: status(state_dir)["knobs"]["num_workers"]["in_force"] == 0, "the undo")
+        wait_until(lambda: peek(state_dir)["knobs"]["num_workers"]["in_force"] == 0, "the undo")
         assert status(state_dir)["ledger"][0]["outcome"] == "reverted"
         redone = ask(state_dir, "redo", "--wait")
         again = json.loads(redone.stdout)
@@ -136,7 +136,7 @@ def test_waiting_for_a_change_that_is_refused_or_never_comes(state_dir: Path) ->
         "--epochs", "1", "--steps", "900", "--speed", "2", "--refuse", "pin_memory=there is no accelerator"
     )
     with detached(refusing, state_dir, env=PATH):
-        wait_until(lambda: status(state_dir)["step"], "a step")
+        wait_until(lambda: peek(state_dir)["step"], "a step")
         refused = ask(state_dir, "set", "pin_memory=on", "--now", "--wait")
         assert refused.returncode == 1
         if refused.stdout:
@@ -151,11 +151,11 @@ def test_waiting_for_a_change_that_is_refused_or_never_comes(state_dir: Path) ->
 def test_a_queued_change_can_be_withdrawn_while_somebody_waits_for_it(state_dir: Path) -> None:
     slow = trainer("--epochs", "2", "--steps", "100000")
     with detached(slow, state_dir, env=PATH):
-        wait_until(lambda: status(state_dir)["step"], "a step")
+        wait_until(lambda: peek(state_dir)["step"], "a step")
         words = [*COCKPIT, "set", "--state-dir", str(state_dir), "num_workers=2", "--wait"]
         waiting = subprocess.Popen(words, cwd=REPO, env=clean_env(PATH), stdout=subprocess.PIPE, text=True)
         try:
-            wait_until(lambda: status(state_dir)["ledger"], "the change in the ledger")
+            wait_until(lambda: peek(state_dir)["ledger"], "the change in the ledger")
             assert ask(state_dir, "drop").returncode == 0
             out, _ = waiting.communicate(timeout=30)
         finally:
@@ -304,11 +304,11 @@ def test_a_lost_engine_does_not_end_the_watching(state_dir: Path) -> None:
 
 def test_a_lost_engine_does_not_end_the_waiting_for_a_change(state_dir: Path) -> None:
     with detached(ENDLESS, state_dir, env=PATH):
-        wait_until(lambda: status(state_dir)["step"], "a step")
+        wait_until(lambda: peek(state_dir)["step"], "a step")
         words = [*COCKPIT, "set", "--state-dir", str(state_dir), "train.py:41:num_workers=2", "--now", "--wait"]
         waiting = subprocess.Popen(words, cwd=REPO, env=clean_env(PATH), stdout=subprocess.PIPE, text=True)
         try:
-            wait_until(lambda: status(state_dir)["ledger"], "the change in the ledger")
+            wait_until(lambda: peek(state_dir)["ledger"], "the change in the ledger")
             kill_engines(state_dir)
             out, _ = waiting.communicate(timeout=200)
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.bare import command_of
 from support.outcome import TRAINERS
-from support.under import ask, detached, status, wait_until
+from support.under import ask, detached, peek, status, wait_until
 
 LONG = {"EPOCHS": "20", "SAMPLES": "4000", "PAUSE_S": "0.05"}
 
@@ -57,7 +57,7 @@ def test_threads_and_workers_of_a_change_say_where_they_stand(state_dir: Path) -
         assert seen.returncode == 0 and "plain.py" in seen.stdout and "toy.py" in seen.stdout
         after = status(state_dir)
         assert after["state"] == "running" and after["loaders"][0]["workers_alive"] == 2
-        assert wait_until(lambda: status(state_dir)["step"] > after["step"], "a step after the dump")
+        assert wait_until(lambda: peek(state_dir)["step"] > after["step"], "a step after the dump")
 
 
 @pytest.mark.long
@@ -75,7 +75,7 @@ def test_a_training_that_is_stopped_is_told_as_the_kernel_sees_it(state_dir: Pat
 @pytest.mark.long
 def test_the_scripts_own_workers_are_left_alone_and_it_says_so(state_dir: Path) -> None:
     with detached(command_of(TRAINERS / "persistent.py"), state_dir, env=LONG):
-        told = wait_until(lambda: (lambda s: s if s["step"] else None)(status(state_dir)), "a step")
+        told = wait_until(lambda: (lambda s: s if s["step"] else None)(peek(state_dir)), "a step")
         own = told["loaders"][0]["workers_alive"]
         process = dump(state_dir)
         assert own > 0 and len(workers_of(process)) == own

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.bare import command_of, run_bare
 from support.outcome import REPO, TRAINERS, Outcome
-from support.under import ask, detached, run_under, status, wait_until
+from support.under import ask, detached, peek, run_under, status, wait_until
 
 SCRIPT = TRAINERS / "restarted.py"
 RELATIVE = [sys.executable, str(SCRIPT.relative_to(REPO)), "a", "--b"]
@@ -27,7 +27,7 @@ LAUNCHER = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
 
 def begun(scratch: Path) -> None:
     wait_until((scratch / "runs" / "it" / "pids.json").exists, "the start", 120, 0.05)
-    wait_until(lambda: status(scratch)["step"], "steps", 120)
+    wait_until(lambda: peek(scratch)["step"], "steps", 120)
 
 
 def losses(text: str) -> list[str]:

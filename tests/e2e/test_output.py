@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.bare import command_of, run_bare
 from support.outcome import TRAINERS, difference
-from support.under import detached, logs, run_under, status, wait_until
+from support.under import detached, logs, peek, run_under, status, wait_until
 
 FLOOD = TRAINERS / "flood.py"
 KINDS = ("controls", "markup", "invalid", "bars", "wide", "long_line", "megabytes", "read", "tty")
@@ -39,7 +39,7 @@ def test_asked_while_it_floods(state_dir: Path) -> None:
     with detached(command_of(FLOOD, kinds), state_dir):
         for _ in range(5):
             assert status(state_dir)["state"] in ("running", "ended")
-        wait_until(lambda: status(state_dir)["state"] == "ended", "the end of the flood")
+        wait_until(lambda: peek(state_dir)["state"] == "ended", "the end of the flood")
     assert status(state_dir)["exit_status"] == 0
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from support.bare import command_of, run_bare
 from support.outcome import TRAINERS, Outcome, difference
-from support.under import ask, detached, status, wait_until
+from support.under import ask, detached, peek, wait_until
 
 from cockpit.cli.runs import ask as ask_engine
 from cockpit.cli.runs import state_of
@@ -150,7 +150,7 @@ def test_each_of_our_processes_fails_in_the_middle_of_a_change(state_dir: Path) 
             strike(run, asks)
             wait_until(lambda: in_force(run, workers, number), f"the change after {strike.__name__}")  # noqa: B023
         (state_dir / "enough").touch()
-        ended = wait_until(lambda: (told := status(state_dir))["state"] == "lost" and told, "its end")
+        ended = wait_until(lambda: (told := peek(state_dir))["state"] == "lost" and told, "its end")
         output = run.output.read_bytes()
         assert ended["exit_status"] is None and len(ended["ledger"]) == len(STRIKES)
         assert [entry["change"]["num_workers"] for entry in ended["ledger"]] == [[0, 2], [2, 1], [1, 3], [3, 2], [2, 0]]

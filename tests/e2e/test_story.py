@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.bare import command_of, run_bare
 from support.outcome import TRAINERS, difference
-from support.under import ask, detached, run_under, status, wait_until
+from support.under import ask, detached, peek, run_under, wait_until
 
 SLOW = {"PAUSE_S": "0.002", "SAMPLES": "400", "EPOCHS": "100000"}
 
@@ -16,7 +16,7 @@ def test_set_wait_save_and_run_again(state_dir: Path) -> None:
     until, saved = state_dir / "enough", state_dir / "tuned.toml"
     env = {**SLOW, "UNTIL": str(until)}
     with detached(command_of(TRAINERS / "slow.py"), state_dir, env=env):
-        wait_until(lambda: status(state_dir)["baseline_samples_per_s"], "a baseline", 120)
+        wait_until(lambda: peek(state_dir)["baseline_samples_per_s"], "a baseline", 120)
         landed = ask(state_dir, "set", "it", "num_workers=2", "prefetch_factor=3", "--now", "--wait", timeout_s=120)
         assert landed.returncode == 0, landed.stderr
         entry = json.loads(landed.stdout)
@@ -27,7 +27,7 @@ def test_set_wait_save_and_run_again(state_dir: Path) -> None:
         written = ask(state_dir, "save", "it", "--to", str(saved))
         assert written.returncode == 0, written.stderr
         until.touch()
-        wait_until(lambda: status(state_dir)["state"] == "ended", "the end")
+        wait_until(lambda: peek(state_dir)["state"] == "ended", "the end")
     told = ask(state_dir, "report", "it")
     assert told.returncode == 0, told.stderr
     assert "num_workers 0→2" in told.stdout

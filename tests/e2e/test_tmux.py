@@ -18,7 +18,7 @@ from support.bare import clean_env, run_bare
 from support.installed import build_wheel, install_wheel
 from support.outcome import TRAINERS
 from support.tmux import Terminal
-from support.under import processes_of, status, wait_until
+from support.under import peek, processes_of, status, wait_until
 
 Screen = Callable[..., Terminal]
 
@@ -61,7 +61,7 @@ def enough(state_dir: Path) -> None:
 
 def in_state(state_dir: Path, *states: str) -> dict[str, Any] | None:
     """The first change of the ledger that has come so far."""
-    return next((entry for entry in ledger(state_dir) if entry["state"] in states), None)
+    return next((entry for entry in peek(state_dir)["ledger"] if entry["state"] in states), None)
 
 
 def ledger(state_dir: Path) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def test_turn_a_knob_and_read_the_trial(terminal: Screen, state_dir: Path) -> No
     screen.wait_for(lambda text: re.search(r"num_workers\s.*\b0\b", text))
     screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
     # six windows of at least two seconds, the first thrown away: fewer allow no verdict
-    wait_until(lambda: (status(state_dir)["step"] or 0) > 1_000, "enough windows before the change", 120)
+    wait_until(lambda: (peek(state_dir)["step"] or 0) > 1_000, "enough windows before the change", 120)
     screen.keys("1", "Right", "Right")
     screen.wait_for(lambda text: re.search(r"num_workers.*\b0\b.*\b2\b", text))
     screen.keys("a")
@@ -110,12 +110,12 @@ def test_losing_the_screen_in_the_middle_of_a_change(terminal: Screen, state_dir
     screen = terminal(*RUN_SLOW, **slow(state_dir))
     screen.wait_for(lambda text: re.search(r"\d+ samples/s", text))
     screen.keys("1", "Right", "Right", "a")
-    wait_until(lambda: ledger(state_dir), "the asking", every_s=0.02)
+    wait_until(lambda: peek(state_dir)["ledger"], "the asking", every_s=0.02)
     os.kill(program_in(screen), how)
     assert screen.status() == (0 if how is signal.SIGHUP else 128 + how)
     wait_until(lambda: in_state(state_dir, "settling", "kept"), "the change")
     before = status(state_dir)["step"]
-    wait_until(lambda: status(state_dir)["step"] > before, "the next step")
+    wait_until(lambda: peek(state_dir)["step"] > before, "the next step")
     if how is signal.SIGHUP:
         assert screen.flags()["alternate_on"] == "0"
     again = terminal("attach", "it")
@@ -144,9 +144,9 @@ def test_closing_the_terminal_itself(terminal: Screen, state_dir: Path) -> None:
     assert other.status() == 0
     screen.close()
     before = status(state_dir)["step"]
-    wait_until(lambda: status(state_dir)["step"] > before, "the next step")
+    wait_until(lambda: peek(state_dir)["step"] > before, "the next step")
     enough(state_dir)
-    wait_until(lambda: status(state_dir)["state"] == "ended", "the end")
+    wait_until(lambda: peek(state_dir)["state"] == "ended", "the end")
     assert status(state_dir)["exit_status"] == 0
 
 
@@ -270,7 +270,7 @@ def test_no_terminal_to_attach_in(programs: Path, state_dir: Path) -> None:
         timeout=60,
     )
     assert started.returncode == 0, started.stderr
-    wait_until(lambda: status(state_dir)["step"], "the first step")
+    wait_until(lambda: peek(state_dir)["step"], "the first step")
     enough(state_dir)
     attached = subprocess.run(
         [str(programs / "cockpit"), "attach", "--state-dir", str(state_dir), "it"],

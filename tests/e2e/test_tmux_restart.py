@@ -14,7 +14,7 @@ import pytest
 from support.bare import clean_env
 from support.outcome import REPO, TRAINERS
 from support.tmux import Terminal
-from support.under import processes_of, status, wait_until
+from support.under import peek, processes_of, status, wait_until
 
 SCRIPTED = ("-m", "cockpit.engine.scripted", "--session", "--epochs", "100000", "--steps", "60", "--speed", "10")
 """A training in all but torch, ten times as fast: the processes, files and words of a restart are the real ones."""
@@ -39,7 +39,7 @@ def terminal(state_dir: Path) -> Iterator[Open]:
         one.keys("q")
         one.wait_for("detach")
         one.keys("s")
-        wait_until(lambda: status(state_dir)["state"] == "ended", "the end")
+        wait_until(lambda: peek(state_dir)["state"] == "ended", "the end")
         one.close()
     wait_until(lambda: not processes_of(state_dir), "the end of every process of the run")
 
@@ -89,7 +89,7 @@ def check(screen: Terminal, state_dir: Path, pictures: list[str], line: str) -> 
 def test_another_environment_and_the_line_stays(terminal: Open, state_dir: Path) -> None:
     screen = terminal(*SCRIPTED, size=(80, 24))
     screen.wait_for(re.compile(r"baseline +\d").search)
-    wait_until(lambda: status(state_dir)["step"] > 700, "windows before the change")
+    wait_until(lambda: peek(state_dir)["step"] > 700, "windows before the change")
     screen.keys("1", "Right", "Right", "a")
     screen.wait_for(lambda text: "faster" in text.splitlines()[2])
     before = status(state_dir)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from engine_runs import Started, python, scripted
 from support.outcome import REPO
-from support.under import ask, detached, status, wait_until
+from support.under import ask, detached, peek, wait_until
 
 from cockpit.engine.start import ensure_engine
 
@@ -100,7 +100,7 @@ def command() -> list[str]:
 @pytest.mark.long
 def test_from_a_shell(state_dir: Path, command: list[str]) -> None:
     with detached(command, state_dir, env={"PYTHONPATH": str(REPO)}):
-        wait_until(lambda: status(state_dir)["step"], "a step")
+        wait_until(lambda: peek(state_dir)["step"], "a step")
         paused = ask(state_dir, "pause", "--wait")
         assert paused.returncode == 0 and paused.stdout.startswith("it: paused after "), paused.stderr
         (row,) = json.loads(ask(state_dir, "ls", "--json").stdout)
@@ -116,7 +116,7 @@ def test_from_a_shell(state_dir: Path, command: list[str]) -> None:
         told = json.loads(on.stdout)
         assert on.returncode == 0 and told["state"] == "running" and told["pause"]["state"] == "over"
         assert "is not paused" in ask(state_dir, "resume").stderr
-        wait_until(lambda: status(state_dir)["knobs"]["num_workers"]["in_force"] == 2, "the change")
+        wait_until(lambda: peek(state_dir)["knobs"]["num_workers"]["in_force"] == 2, "the change")
         assert ask(state_dir, "stop", "--force").returncode == 0
     gone = ask(state_dir, "pause")
     assert gone.returncode == 1 and "has ended" in gone.stderr and gone.stderr.count("\n") == 1

@@ -81,32 +81,37 @@ def test_a_launcher_that_outlives_its_ranks_does_not_set_the_counters_back() -> 
     assert (state.step, state.epoch, state.optimizer_steps) == (36, 3, 36)
 
 
-def flood(count: int) -> list[Event]:
-    """Half seconds of a run with everything in it, and more changes, epochs and output than anybody makes."""
+def flood(count: int, every_s: float = 0.5) -> list[Event]:
+    """So many looks at a run with everything in it, and more changes, epochs and output than anybody makes."""
     chance, events = random.Random(5), list(beginning())
+    epoch, change = round(50 / every_s), round(100 / every_s)
     for number in range(count):
-        at_s = BEGAN_S + number / 2
+        at_s = BEGAN_S + number * every_s
         events.append(
             sample(at_s, step=number, steps=2, samples=16, wall_s=0.5, wait_s=0.2, forward_s=0.1, cpu_main=0.9)
         )
-        if number % 10 == 0:
-            events.append(block(at_s, number, 90.0 + 20.0 * chance.random(), change=f"c{number // 200}"))
-        if number % 100 == 0:
-            events.append(EpochEnded(at_s, "train.py:41", number // 100, 100, 800, 50.0, 60.0))
+        if number % round(5 / every_s) == 0:
+            events.append(block(at_s, number, 90.0 + 20.0 * chance.random(), change=f"c{number // change}"))
+        if number % epoch == 0:
+            events.append(EpochEnded(at_s, "train.py:41", number // epoch, 100, 800, 50.0, 60.0))
             events.append(OutputSeen(at_s, "loss 0.1", number))
-        if number % 200 == 0:
-            events.append(ChangeAsked(at_s, f"c{number // 200}", {"num_workers": number % 7}))
-            events.append(ChangeMoved(at_s, f"c{number // 200}", "settling", number, in_force={"num_workers": 1}))
+        if number % change == 0:
+            events.append(ChangeAsked(at_s, f"c{number // change}", {"num_workers": number % 7}))
+            events.append(ChangeMoved(at_s, f"c{number // change}", "settling", number, in_force={"num_workers": 1}))
     return events
 
 
-def test_a_state_stays_small_however_long_the_run_is() -> None:
+@pytest.mark.parametrize("every_s", [2.5, pytest.param(0.5, marks=pytest.mark.long)])
+def test_a_state_stays_small_however_long_the_run_is(every_s: float) -> None:
+    """Eleven hours, looked at less often than they are: what is kept goes by the time."""
     state, sizes = State(), []
-    for number, event in enumerate(flood(80_000)):
+    count = round(40_000 / every_s)
+    events = flood(count, every_s)
+    for number, event in enumerate(events, start=1):
         state = fold(state, event)
-        if number in (45_000, 90_000):
+        if number in (len(events) // 2, len(events)):
             sizes.append(len(json.dumps(to_plain(state))))
-    assert state.step == 79_999
+    assert state.step == count - 1
     assert len(state.ledger) == LEDGER_LONGEST and len(state.epochs) == EPOCHS_LONGEST
     assert len(state.recent) == RECENT_LONGEST
     assert all(len(ring.points) <= ring.longest for ring in state.rings)

@@ -238,8 +238,10 @@ def long_validation(it, loader, train):
 
 
 @pytest.mark.parametrize("loop", [probe_first, kept_iterator, long_validation])
-@pytest.mark.parametrize("updates", [1, 5, 3 * PATIENCE])
-@pytest.mark.parametrize("models", [1, 2])
+@pytest.mark.parametrize(
+    ("models", "updates"),
+    [(1, 1), (1, 5), (1, 3 * PATIENCE), (2, 1), (2, 5), pytest.param(2, 3 * PATIENCE, marks=pytest.mark.long)],
+)
 def test_many_updates_of_each_batch_are_one_step(it, loop, updates, models):
     """Inner loops, critics, epochs over a rollout: the iterator lives, so the loop will ask for more."""
     parts = [made(it) for _ in range(models)]

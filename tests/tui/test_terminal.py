@@ -186,7 +186,9 @@ def test_no_colour_code_that_the_terminal_does_not_know(env: dict[str, str], cod
         pane.close()
 
 
-@pytest.mark.parametrize("env", [{"TERM": "linux"}, {"LANG": "C"}, {"LC_ALL": "POSIX"}])
+@pytest.mark.parametrize(
+    "env", [{"TERM": "linux"}, {"LANG": "C"}, pytest.param({"LC_ALL": "POSIX"}, marks=pytest.mark.long)]
+)
 def test_plain_characters_where_others_cannot_be_shown(env: dict[str, str]) -> None:
     pane = Pane(env)
     try:
