@@ -24,15 +24,11 @@ for number, plain in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.de
         signal.signal(number, plain)
 
 
-POOLED = {f"tests/e2e/{path.name}" for path in (HERE / "e2e").glob("test_*.py") if "support.pool" in path.read_text()}
-
-
 class Together(LoadScopeScheduling):
     """Side by side, those that look at the pool's runs stay together, and so does each other file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "tests/e2e, pooled" if file in POOLED else file
+        return "tests/e2e" if nodeid.startswith("tests/e2e/") else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""The pool of runs for the end-to-end tests: what the chosen tests will need is begun with the first of them."""
+"""The pool of runs for the end-to-end tests: what the chosen tests will need is begun before the first of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that wait for pooled runs come first: side by side with others, they are what takes longest."""
+    """Tests that wait for pooled runs come last: until then the pool works while others mostly wait for a screen."""
     here = [item for item in items if item.path.parent == HERE]
-    order = iter(sorted(here, key=lambda item: not hasattr(getattr(item, "function", None), "needs")))
+    order = iter(sorted(here, key=lambda item: hasattr(getattr(item, "function", None), "needs")))
     for item in here:
         if hasattr(getattr(item, "function", None), "needs"):
             # it may wait for every run announced before its own; each run has an end of its own
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [next(order) if item.path.parent == HERE else item for item in items]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """Every test here that has parameters of type Job gets them run ahead, two at a time."""
     pool = Pool(tmp_path_factory.mktemp("pool"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,6 +155,17 @@ def own_each(faults: Sequence[Fault], options: tuple[str, ...] | None) -> Job:
     return job([fault.name for fault in faults], options, env)
 
 
+def through_all(pool: Pool, wanted: Job) -> Outcome:
+    """A dead worker is raised by torch in whatever runs by then, bare or not: now and then between two of these
+    trainings, which ends them all. Run again then, twice at the most."""
+    outcome = pool.result(wanted)
+    for again in ("1", "2"):
+        if outcome.status == 0:
+            break
+        outcome = pool.result(replace(wanted, env=(*wanted.env, ("AGAIN", again))))
+    return outcome
+
+
 def parts(outcome: Outcome) -> list[list[str]]:
     """What each of those trainings has printed, to its end."""
     found: list[list[str]] = [[]]
@@ -168,8 +180,8 @@ def parts(outcome: Outcome) -> list[list[str]]:
 @pytest.mark.parametrize("faults", [tuple(BY_NAME[name] for name in OWN)], ids=["one-of-each"])
 @needs(lambda faults: own_each(faults, None), lambda faults: own_each(faults, ()))
 def test_one_of_each_kind_under_the_scripts_own_settings(pool: Pool, faults: Sequence[Fault]) -> None:
-    ours, bare = pool.result(own_each(faults, ())), pool.result(own_each(faults, None))
-    assert (ours.status, bare.status) == (0, 0), ours.talk + ours.text[-3000:]
+    ours, bare = through_all(pool, own_each(faults, ())), through_all(pool, own_each(faults, None))
+    assert (ours.status, bare.status) == (0, 0), ours.talk + ours.text[-3000:] + bare.text[-3000:]
     assert {fault.kind for fault in faults} == {fault.kind for fault in FAULTS}
     assert len(parts(ours)) == len(parts(bare)) == len(faults), difference(ours, bare)
     for fault, mine, theirs in zip(faults, parts(ours), parts(bare), strict=True):
