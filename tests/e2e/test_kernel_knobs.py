@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from support.bare import command_of, run_bare
 from support.outcome import TRAINERS
@@ -16,6 +17,7 @@ def lines(output: bytes) -> list[str]:
     return [line for line in output.decode().splitlines() if line[:1].isdigit()]
 
 
+@pytest.mark.long
 def test_scheduled_through_the_command_line(state_dir: Path, tmp_path: Path) -> None:
     """Each epoch runs under what was asked, and the first ones are those of a bare run to the last digit."""
     options = ("--at", "epoch:2", "autocast=bf16", "--at", "epoch:4", "autocast=script")
@@ -36,6 +38,7 @@ def test_scheduled_through_the_command_line(state_dir: Path, tmp_path: Path) -> 
     assert all(torch.allclose(ours[name], theirs[name], atol=0.02) for name in ours)
 
 
+@pytest.mark.long
 def test_from_the_start(state_dir: Path, tmp_path: Path) -> None:
     options = ("--set", "autocast=bf16", "--set", "threads=2")
     under = run_under(command_of(TELLS, ("3", str(tmp_path / "under.pt"))), state_dir, options)

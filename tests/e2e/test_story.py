@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from support.bare import command_of, run_bare
 from support.outcome import TRAINERS, difference
 from support.under import ask, detached, peek, run_under, wait_until
@@ -43,6 +44,7 @@ def test_set_wait_save_and_run_again(state_dir: Path) -> None:
     assert (knobs["num_workers"], knobs["prefetch_factor"]) == (2, 3)
 
 
+@pytest.mark.long
 def test_set_from_the_start_reaches_only_what_trains(state_dir: Path) -> None:
     """A bare ``--set`` means every loader whose role is not known; a validation loader gets its own settings back."""
     scratch = state_dir / "scratch"
@@ -56,6 +58,7 @@ def test_set_from_the_start_reaches_only_what_trains(state_dir: Path) -> None:
     assert by_role == {"train": 2, "other": 0}
 
 
+@pytest.mark.long
 def test_one_loader_by_its_name(state_dir: Path) -> None:
     """``train.py:52:num_workers=2`` means that loader alone, a validation loader too."""
     scratch = state_dir / "scratch"

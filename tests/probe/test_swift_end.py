@@ -95,7 +95,9 @@ BODY = """
 """
 
 
-@pytest.mark.parametrize(("epochs", "hands_over", "told"), [(9, True, "spared"), (1, False, "searched")])
+@pytest.mark.parametrize(
+    ("epochs", "hands_over", "told"), [(9, True, "spared"), pytest.param(1, False, "searched", marks=pytest.mark.long)]
+)
 def test_a_training_that_hands_over_is_spared_it_and_no_other_is(
     tmp_path: Path, epochs: int, hands_over: bool, told: str
 ) -> None:
