@@ -6,18 +6,15 @@ keeping, however fast it is. What was held under another setting, or by another 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cockpit.analysis.growth import Growth, growth_of
 from cockpit.analysis.policy import POLICY
-from cockpit.model.events import EpochEnded
 from cockpit.model.memory import MemorySeen
 from cockpit.model.sizes import size_words
 
-from .knobs import training_loaders
-from .measure import live_rate
+from .boundary import boundary_in_s
 from .spans import duration
 from .state import EPOCHS_LONGEST, State
 
@@ -56,19 +53,9 @@ def _watched(state: State) -> tuple[list[MemorySeen], float | None]:
         ahead_s: float | None = POLICY.memory_ahead_s
         settled_s = max(settled_s, began_s if len(state.epochs) == EPOCHS_LONGEST else whole[0].at_s)
     else:
-        ahead_s = _epoch_left_s(state, whole)
+        left_s = boundary_in_s(state)
+        ahead_s = None if left_s is None else min(left_s, POLICY.memory_ahead_s)
     return [sample for sample in state.memory if sample.at_s >= settled_s], ahead_s
-
-
-def _epoch_left_s(state: State, whole: Sequence[EpochEnded]) -> float | None:
-    loaders = training_loaders(state)
-    if len(loaders) != 1 or state.step_in_epoch is None:
-        return None
-    steps, size, rate = loaders[0].steps_per_epoch, loaders[0].batch_size, live_rate(state)
-    if steps and size and rate:
-        left_s = max(0, steps - state.step_in_epoch) * size / rate
-        return min(left_s, POLICY.memory_ahead_s)
-    return None
 
 
 def _growth(state: State) -> tuple[Growth, float, bool] | None:

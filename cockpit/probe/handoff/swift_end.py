@@ -40,7 +40,7 @@ def _unknown_libraries() -> bool:
     own: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
     for name, module in list(sys.modules.items()):
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if str(file).endswith((".so", ".pyd")) and name.partition(".")[0] not in own | KNOWN:
+        if str(file).endswith(".so") and name.partition(".")[0] not in own | KNOWN:
             return True
     return False
 
@@ -67,8 +67,7 @@ def _standard() -> set[int]:
     found: set[int] = set()
     for stream in (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__):
         part: Any = stream
-        for inner in ("buffer", "raw", "none"):
-            if part is not None and type(part).__module__ == "_io":
-                found.add(id(part))
-                part = getattr(part, inner, None)
+        while part is not None and type(part).__module__ == "_io":
+            found.add(id(part))
+            part = getattr(part, "buffer", getattr(part, "raw", None))
     return found
