@@ -52,7 +52,7 @@ from .restart_preview import other_hashes
 from .rundir import RunDir
 
 PATIENCE_S = 30.0
-"""Ranks may outlive their launcher by so much, and a disk may be full: who trains longer goes on for good."""
+"""So long may ranks outlive their launcher, or a disk be full, before a try that is due is given up."""
 
 
 class Crashes:
